@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 # The names under which torch's profiler records the API calls that launch one kernel. A launch by
-# the CUDA runtime (cuda...) is recorded once; it leaves no second record for the driver call (cu...).
+# the CUDA runtime (cuda...) is recorded once: the driver call (cu...) below it leaves no record.
 KERNEL_LAUNCHES = {
     "cudaLaunchKernel",
     "cudaLaunchKernelExC",

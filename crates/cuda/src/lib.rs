@@ -48,6 +48,8 @@ pub use result::result_name;
     missing_docs,
     non_camel_case_types,
     non_snake_case,
+    non_upper_case_globals,
+    unpredictable_function_pointer_comparisons,
     clippy::undocumented_unsafe_blocks,
     clippy::multiple_unsafe_ops_per_block,
     clippy::ptr_as_ptr,

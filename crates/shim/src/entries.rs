@@ -1,0 +1,126 @@
+//! The exported functions: one entry for every function of the driver, made by the build script.
+//!
+//! Each function has a *slot* that holds the address to go to. At first that is a few instructions that know
+//! the function's number and have the driver opened (`resolve`); from then on it is the real function. Slots
+//! only ever change from the first to the second, to the same value whichever thread writes it.
+
+use crate::resolve;
+use crate::treatment::Kind;
+use core::arch::naked_asm;
+use core::ffi::*;
+use core::sync::atomic::{AtomicPtr, Ordering};
+use detshare_cuda::driver::as_function;
+use detshare_cuda::entry::{self, Entry};
+use detshare_cuda::types::*;
+
+/// Where a call of one function goes.
+pub(crate) type Slot = AtomicPtr<c_void>;
+
+const fn slot(lazy: unsafe extern "C" fn()) -> Slot {
+    Slot::new(lazy as *mut c_void)
+}
+
+/// The address of one exported entry.
+struct Own(*const c_void);
+
+// SAFETY: the address of a function, which any thread may call.
+unsafe impl Sync for Own {}
+
+const fn own(address: *const c_void) -> Own {
+    Own(address)
+}
+
+/// Our exported entry for the function with that index.
+pub(crate) fn own_entry(index: usize) -> *mut c_void {
+    OWN[index].0.cast_mut()
+}
+
+/// The real function. Until the driver is open it is a stand-in that opens it and goes on.
+pub(crate) fn real<F: Copy>(entry: Entry<F>) -> F {
+    let address = SLOTS[entry.index()].load(Ordering::Acquire);
+    // SAFETY: the slot of this entry holds a function of the entry's type, or code that jumps to it with
+    // all arguments in place, or one that ignores its arguments and returns a CUresult.
+    unsafe { as_function(entry, address) }
+}
+
+/// Jumps through the slot: arguments, whatever they are, stay where the caller put them.
+macro_rules! forward {
+    ($name:ident, $index:literal) => {
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() {
+            naked_asm!("jmp qword ptr [rip + {slots} + {offset}]", slots = sym SLOTS, offset = const $index * 8)
+        }
+    };
+}
+
+/// Counts, then calls the real function.
+macro_rules! observe {
+    ($name:ident($($parameter:ident: $ty:ty),*), $counter:literal) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($parameter: $ty),*) -> CUresult {
+            crate::stats::count($counter);
+            // SAFETY: the caller's own arguments for the function that it meant to call.
+            unsafe { real(entry::$name)($($parameter),*) }
+        }
+    };
+}
+
+/// What a slot holds at first: the function's number, and on to have the driver opened.
+macro_rules! lazy {
+    ($name:ident, $index:literal) => {
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() {
+            naked_asm!("mov r11d, {index}", "jmp {resolve}", index = const $index, resolve = sym resolve_and_jump)
+        }
+    };
+}
+
+/// Asks `resolve::target` for the address that belongs to the number in r11 and goes there, with every
+/// register that can carry an argument as it was. The stack below the return address is not touched.
+#[unsafe(naked)]
+unsafe extern "C" fn resolve_and_jump() {
+    naked_asm!(
+        "push rbp",
+        "mov rbp, rsp",
+        "sub rsp, 192",
+        "mov [rsp], rdi",
+        "mov [rsp + 8], rsi",
+        "mov [rsp + 16], rdx",
+        "mov [rsp + 24], rcx",
+        "mov [rsp + 32], r8",
+        "mov [rsp + 40], r9",
+        "mov [rsp + 48], rax",
+        "movaps [rsp + 64], xmm0",
+        "movaps [rsp + 80], xmm1",
+        "movaps [rsp + 96], xmm2",
+        "movaps [rsp + 112], xmm3",
+        "movaps [rsp + 128], xmm4",
+        "movaps [rsp + 144], xmm5",
+        "movaps [rsp + 160], xmm6",
+        "movaps [rsp + 176], xmm7",
+        "mov edi, r11d",
+        "call {target}",
+        "mov r11, rax",
+        "mov rdi, [rsp]",
+        "mov rsi, [rsp + 8]",
+        "mov rdx, [rsp + 16]",
+        "mov rcx, [rsp + 24]",
+        "mov r8, [rsp + 32]",
+        "mov r9, [rsp + 40]",
+        "mov rax, [rsp + 48]",
+        "movaps xmm0, [rsp + 64]",
+        "movaps xmm1, [rsp + 80]",
+        "movaps xmm2, [rsp + 96]",
+        "movaps xmm3, [rsp + 112]",
+        "movaps xmm4, [rsp + 128]",
+        "movaps xmm5, [rsp + 144]",
+        "movaps xmm6, [rsp + 160]",
+        "movaps xmm7, [rsp + 176]",
+        "leave",
+        "jmp r11",
+        target = sym resolve::target,
+    )
+}
+
+include!(concat!(env!("OUT_DIR"), "/entries.rs"));

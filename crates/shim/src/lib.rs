@@ -1,0 +1,50 @@
+//! `libcuda.so.1` for tenants: stands in for the CUDA driver and forwards to it.
+//!
+//! A program loads this library in place of the driver (`LD_PRELOAD`, or first on `LD_LIBRARY_PATH`) and
+//! notices nothing: every function that the driver exports is exported here and ends in the real function,
+//! with the same arguments and the same result.
+//!
+//! * `treatment` decides for each function: forward, observe or replace.
+//! * `entries` are the exported functions, made from that table at build time. A forwarding entry is one
+//!   jump through its *slot*; no signature is involved, so none can be wrong.
+//! * `resolve` opens the real driver at the first call, whichever it is, and fills the slots.
+//! * `replace` has the functions with code of our own; `no_driver` answers where there is no driver.
+//! * `stats` counts and writes the counts at exit; `settings` is what the environment asked for.
+//!
+//! The library lives in other people's processes: it never prints (unless `DETSHARE_LOG` is set), never
+//! panics across the C boundary, holds no lock, and works from any thread, in a forked child, and while the
+//! process exits.
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+compile_error!("the shim's entries are written for Linux on x86-64");
+
+mod boundary;
+#[allow(non_snake_case, clippy::wildcard_imports, reason = "the names are the C API's")]
+mod entries;
+mod log;
+mod no_driver;
+mod published;
+#[allow(non_snake_case, reason = "the names are the C API's")]
+mod replace;
+mod resolve;
+mod settings;
+mod stats;
+#[allow(dead_code, reason = "most of it is read by the build script alone")]
+mod treatment;
+
+/// The owner's name and this library's, as an ELF note: a search for the driver passes such files over.
+#[repr(C, align(4))]
+struct Note {
+    name_size: u32,
+    description_size: u32,
+    kind: u32,
+    name: [u8; 12],
+    description: [u8; 8],
+}
+
+const _: () = assert!(detshare_cuda::driver::STAND_IN_NOTE.len() == 8);
+
+#[used]
+#[unsafe(link_section = ".note.detshare")]
+static NOTE: Note =
+    Note { name_size: 9, description_size: 5, kind: 1, name: *b"DetShare\0\0\0\0", description: *b"shim\0\0\0\0" };

@@ -1,0 +1,51 @@
+//! What the environment asks for, read once when the library is loaded.
+//!
+//! Reading it then, and not at the first call, keeps clear of threads that change the environment later.
+
+use crate::published::Published;
+use std::ffi::{OsStr, OsString};
+
+/// What the environment asked for.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// `DETSHARE_DRIVER`: the real driver's absolute path.
+    pub(crate) driver: Option<OsString>,
+    /// `DETSHARE_STATS`: where to write the counts at exit.
+    pub(crate) stats: Option<OsString>,
+    /// `DETSHARE_LOG`: say on standard error what goes wrong.
+    pub(crate) log: bool,
+    /// `LD_LIBRARY_PATH`: where the loader would have looked for the driver.
+    pub(crate) library_path: Option<OsString>,
+    /// The process that loaded the library; a forked child differs.
+    pub(crate) process: u32,
+}
+
+static SETTINGS: Published<Settings> = Published::nothing();
+
+/// The settings; read now if no one did before.
+pub(crate) fn get() -> &'static Settings {
+    SETTINGS.get_or_make(read)
+}
+
+fn read() -> Settings {
+    let filled = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    Settings {
+        driver: filled("DETSHARE_DRIVER"),
+        stats: filled("DETSHARE_STATS"),
+        log: filled("DETSHARE_LOG").is_some_and(|value| value != OsStr::new("0")),
+        library_path: filled("LD_LIBRARY_PATH"),
+        process: std::process::id(),
+    }
+}
+
+/// Run by the loader.
+extern "C" fn on_load() {
+    crate::boundary::guarded((), || {
+        get();
+        crate::boundary::silence_panics();
+    });
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static ON_LOAD: extern "C" fn() = on_load;

@@ -1,0 +1,12 @@
+//! The shim, from outside: programs that load it, against the stub driver.
+//!
+//! `cargo xtask test` builds the libraries that these tests load and says where they are.
+
+mod bad_input;
+mod exit;
+mod library;
+mod stage;
+mod stats;
+mod surface;
+mod unknown_functions;
+mod ways;
