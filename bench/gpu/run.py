@@ -24,6 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 LIBRARY_FOLDER = ROOT / "lib"
 SHIM = LIBRARY_FOLDER / "libdetshare_shim.so"
+STUB_DRIVER = ROOT / "bin" / "libdetshare_stub_driver.so"
 EXECUTABLE_CHECKS = ROOT / "bin" / "checks.json"
 TAIL_CHARACTERS = 4000
 NO_GPU = {"verdict": "skipped", "seconds": 0.0, "detail": "no GPU"}
@@ -159,7 +160,8 @@ def judge_workload(runs):
 def check_executable(entry, driver, scratch):
     out = scratch / "figures.json"
     command = entry["command"]
-    for placeholder, path in (("{shim}", SHIM), ("{driver}", driver), ("{out}", out)):
+    placeholders = {"{shim}": SHIM, "{driver}": driver, "{stub}": STUB_DRIVER, "{out}": out}
+    for placeholder, path in placeholders.items():
         command = [item.replace(placeholder, str(path)) for item in command]
     run = run_child(command, {}, scratch / "log", entry["timeout_s"])
     verdict = {0: "passed", 77: "skipped"}.get(run["exit_code"], "failed")

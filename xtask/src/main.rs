@@ -3,12 +3,20 @@
 //! The README's commands end here, and CI runs `cargo xtask test`. Nothing in this crate is part of
 //! what a user installs.
 
+mod bench;
+mod build;
+mod demo;
 mod generate;
+mod gpu_bundle;
 mod header;
+mod package;
 mod process;
+mod pypi;
+mod test;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use std::path::PathBuf;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Build, test, package and demo DetShare")]
@@ -19,6 +27,23 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Run a small CUDA program through the shim, on whatever driver there is
+    Demo,
+    /// Build all that the tests need and run everything; what CI runs
+    Test,
+    /// Put all that a GPU machine without Rust needs into one folder
+    GpuBundle {
+        /// The folder; it is made if it is not there
+        folder: PathBuf,
+    },
+    /// Build the library as it is shipped (glibc 2.28 and newer)
+    Package,
+    /// Measure what a call through the shim costs, on the stub driver
+    Bench {
+        /// Write the figures to bench/results
+        #[arg(long)]
+        record: bool,
+    },
     /// Make crates/cuda/src/generated anew from CUDA's headers (fetched from PyPI)
     Generate {
         /// Change nothing; fail if the committed files are not what the generator yields
@@ -29,6 +54,11 @@ enum Task {
 
 fn main() -> Result<()> {
     match Arguments::parse().task {
+        Task::Demo => demo::demo(),
+        Task::Test => test::test(),
+        Task::GpuBundle { folder } => gpu_bundle::run(&folder),
+        Task::Package => package::run(),
+        Task::Bench { record } => bench::bench(record),
         Task::Generate { check } => generate::run(check),
     }
 }

@@ -104,6 +104,7 @@ pub mod entry {
     missing_docs,
     non_snake_case,
     non_upper_case_globals,
+    clippy::type_complexity,
     reason = "generated; the names are the C API's"
 )]
 #[rustfmt::skip]

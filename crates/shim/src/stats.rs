@@ -135,7 +135,7 @@ fn report() -> String {
         .map(|(name, calls)| format!("{}:{calls}", json(name)));
     let _ = write!(text, "\"by_function\":{{{}}},", called.collect::<Vec<_>>().join(","));
     let untouched = UNTOUCHED.iter().filter_map(|place| place.get()).map(String::as_str);
-    let _ = write!(text, "\"handed_out_untouched\":{}}}\n", json_list(untouched));
+    let _ = writeln!(text, "\"handed_out_untouched\":{}}}", json_list(untouched));
     text
 }
 

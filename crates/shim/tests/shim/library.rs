@@ -17,7 +17,7 @@ fn is_named_as_the_driver_and_is_never_unmapped() {
     let name = tagged(elf::DT_SONAME).expect("a SONAME").string(LittleEndian, strings).expect("a name");
     assert_eq!(name, b"libcuda.so.1");
     let flags = tagged(elf::DT_FLAGS_1).expect("flags").d_val(LittleEndian);
-    assert_ne!(flags & u64::from(elf::DF_1_NODELETE.0), 0);
+    assert_ne!(flags & elf::DF_1_NODELETE.0, 0);
 }
 
 #[test]

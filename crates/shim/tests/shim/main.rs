@@ -5,6 +5,7 @@
 mod bad_input;
 mod exit;
 mod library;
+mod memory;
 mod stage;
 mod stats;
 mod surface;

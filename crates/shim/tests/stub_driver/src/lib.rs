@@ -114,11 +114,8 @@ extern "C" fn called(function: u32, registers: &Registers, stack: *const u64) ->
         }
         return answer.0;
     }
-    let mut words = [0; STACK_WORDS];
-    for (offset, word) in words.iter_mut().enumerate() {
-        // SAFETY: a test that records has put that many words on the stack.
-        *word = unsafe { stack.add(offset).read() };
-    }
+    // SAFETY: a test that records has put that many words on the stack.
+    let words = unsafe { stack.cast::<[u64; STACK_WORDS]>().read() };
     LAST.set(Some(Call {
         integers: registers.integers,
         floats: registers.floats,

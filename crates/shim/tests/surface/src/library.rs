@@ -21,8 +21,10 @@ impl Library {
         // SAFETY: a terminated path; libraries' constructors are made to be run by the loader.
         let handle = unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
+            // SAFETY: takes nothing.
+            let reason = unsafe { libc::dlerror() };
             // SAFETY: the loader has just failed, so it has a reason, and it is terminated.
-            let reason = unsafe { CStr::from_ptr(libc::dlerror()) };
+            let reason = unsafe { CStr::from_ptr(reason) };
             bail!("cannot load {}: {}", path.display(), reason.to_string_lossy());
         }
         Ok(Self { handle, path: path.to_path_buf() })

@@ -1,0 +1,112 @@
+//! `cargo xtask bench`: what a call through the shim costs, on the stub driver.
+
+use crate::build;
+use crate::process::{cargo, root, run, target};
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::Command;
+
+/// The runner must have the version of the library that the benchmark is built with.
+const RUNNER: &str = "gungraun-runner@0.20.0";
+/// Calls in each gungraun benchmark, as in `bench/benches/instructions.rs`.
+const CALLS: f64 = 1000.0;
+const CALLS_PER_BATCH: &str = "10000";
+
+/// Measures, prints a table and, if asked, records it under `bench/results`.
+pub(crate) fn bench(record: bool) -> Result<()> {
+    let built = build::here()?;
+    let mut rows = Vec::new();
+    instructions(&built)?;
+    for call in ["forward", "observed"] {
+        let nanoseconds = nanoseconds(&built, call)?;
+        let through_shim = instruction_count(call, "through_shim")? - instruction_count(call, "direct")?;
+        rows.push(json!({ "call": call, "instructions_added": through_shim / CALLS, "time": nanoseconds }));
+    }
+    println!("\n  call       instructions added   nanoseconds added   (bare, through the shim)");
+    for row in &rows {
+        let time = |key: &str| row["time"][key].as_f64().unwrap_or(f64::NAN);
+        let (bare, through_shim) = (time("bare_ns"), time("through_shim_ns"));
+        println!(
+            "  {:10} {:>18.2} {:>19.2}   ({bare:.2}, {through_shim:.2})",
+            row["call"].as_str().unwrap_or(""),
+            row["instructions_added"].as_f64().unwrap_or(f64::NAN),
+            through_shim - bare,
+        );
+    }
+    if record {
+        let report =
+            json!({ "command": "cargo xtask bench --record", "machine": machine(), "date": date()?, "calls": rows });
+        let path = root().join("bench/results/call-cost-stub.json");
+        std::fs::create_dir_all(path.parent().context("results lie in a folder")?)?;
+        std::fs::write(&path, format!("{report:#}\n"))?;
+        println!("recorded in {}", path.display());
+    }
+    Ok(())
+}
+
+fn nanoseconds(built: &Path, call: &str) -> Result<Value> {
+    let out = target().join(format!("call-cost-{call}.json"));
+    run(Command::new(built.join("call_cost"))
+        .args([call, "--calls", CALLS_PER_BATCH, "--shim"])
+        .arg(built.join(build::SHIM))
+        .arg("--driver")
+        .arg(built.join(build::STUB_DRIVER))
+        .arg("--out")
+        .arg(&out))?;
+    Ok(serde_json::from_str(&std::fs::read_to_string(out)?)?)
+}
+
+fn instructions(built: &Path) -> Result<()> {
+    let tools = target().join("tools");
+    if !tools.join("bin/gungraun-runner").exists() {
+        run(cargo().args(["install", "--quiet", "--locked", RUNNER, "--root"]).arg(&tools))?;
+    }
+    run(cargo()
+        .args(["bench", "--quiet", "--package", "detshare-bench", "--bench", "instructions", "--"])
+        .arg("--save-summary=json")
+        .env("GUNGRAUN_RUNNER", tools.join("bin/gungraun-runner"))
+        .env("DETSHARE_BUILT", built))
+    .context("counting instructions needs valgrind")
+}
+
+/// The instructions that gungraun counted.
+fn instruction_count(benchmark: &str, side: &str) -> Result<f64> {
+    let folder = format!("gungraun/detshare-bench/instructions/calls/{benchmark}.{side}/summary.json");
+    let path = target().join(folder);
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    find_instructions(&serde_json::from_str(&text)?)
+        .with_context(|| format!("no instruction count in {}", path.display()))
+}
+
+/// The first number below a key `Ir`, wherever gungraun puts it.
+fn find_instructions(value: &Value) -> Option<f64> {
+    match value {
+        Value::Object(fields) => {
+            fields.get("Ir").and_then(first_number).or_else(|| fields.values().find_map(find_instructions))
+        }
+        Value::Array(items) => items.iter().find_map(find_instructions),
+        _ => None,
+    }
+}
+
+fn first_number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Number(number) => number.as_f64(),
+        Value::Object(fields) => fields.values().find_map(first_number),
+        Value::Array(items) => items.iter().find_map(first_number),
+        _ => None,
+    }
+}
+
+fn machine() -> String {
+    let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    let count = cpus.lines().filter(|line| line.starts_with("processor")).count();
+    format!("{}, {count} cores", model.map_or("unknown processor", |(_, name)| name.trim()))
+}
+
+fn date() -> Result<String> {
+    let output = Command::new("date").arg("+%F").output().context("date")?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
+}

@@ -1,0 +1,70 @@
+//! The libraries and programs that the tests, the demo and the GPU bundle load.
+
+use crate::process::{cargo, root, run, target};
+use crate::pypi;
+use anyhow::{Context, Result, ensure};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Everything that is loaded or started by tests, apart from the tests themselves.
+const PACKAGES: [&str; 5] =
+    ["detshare-shim", "detshare-stub-driver", "detshare-surface", "detshare-bench", "detshare-workloads"];
+pub(crate) const SHIM: &str = "libdetshare_shim.so";
+pub(crate) const STUB_DRIVER: &str = "libdetshare_stub_driver.so";
+
+/// The oldest glibc that what we ship runs on.
+const OLDEST_GLIBC: (u32, u32) = (2, 28);
+const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+const ZIG: [&str; 2] = ["cargo-zigbuild==0.24.0", "ziglang==0.15.1"];
+const LARGEST_SHIM: u64 = 2 << 20;
+
+fn package_arguments() -> impl Iterator<Item = &'static str> {
+    PACKAGES.into_iter().flat_map(|package| ["--package", package])
+}
+
+/// Builds all of it for this machine; returns the folder that holds it.
+pub(crate) fn here() -> Result<PathBuf> {
+    let mut command = cargo();
+    command.args(["build", "--quiet", "--release"]);
+    command.args(package_arguments());
+    run(&mut command)?;
+    Ok(target().join("release"))
+}
+
+/// Builds all of it for any machine with glibc 2.28 or newer; returns the folder that holds it.
+pub(crate) fn portable() -> Result<PathBuf> {
+    let zig = pypi::install(&ZIG)?;
+    let (major, minor) = OLDEST_GLIBC;
+    // Started by its path, not through cargo: nothing is installed where cargo would look.
+    let mut zigbuild = Command::new(zig.join("bin/cargo-zigbuild"));
+    zigbuild.current_dir(root()).env("PYTHONPATH", &zig);
+    zigbuild.args(["zigbuild", "--quiet", "--release", "--target", &format!("{TRIPLE}.{major}.{minor}")]);
+    zigbuild.args(package_arguments());
+    run(&mut zigbuild)?;
+    let folder = target().join(TRIPLE).join("release");
+    check_shim(&folder.join(SHIM))?;
+    Ok(folder)
+}
+
+/// What we promise of the shipped library.
+fn check_shim(path: &Path) -> Result<()> {
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    ensure!((bytes.len() as u64) < LARGEST_SHIM, "{} has {} bytes", path.display(), bytes.len());
+    let newest = newest_glibc(&bytes);
+    ensure!(newest <= OLDEST_GLIBC, "{} needs glibc {}.{}", path.display(), newest.0, newest.1);
+    Ok(())
+}
+
+/// The newest `GLIBC_x.y` among the names in the file.
+fn newest_glibc(bytes: &[u8]) -> (u32, u32) {
+    const PREFIX: &[u8] = b"\0GLIBC_";
+    bytes
+        .windows(PREFIX.len())
+        .enumerate()
+        .filter(|(_, window)| *window == PREFIX)
+        .filter_map(|(at, _)| bytes[at + PREFIX.len()..].split(|byte| *byte == 0).next())
+        .filter_map(|version| std::str::from_utf8(version).ok()?.split_once('.'))
+        .filter_map(|(major, minor)| Some((major.parse().ok()?, minor.split('.').next()?.parse().ok()?)))
+        .max()
+        .unwrap_or((0, 0))
+}

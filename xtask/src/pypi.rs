@@ -1,0 +1,27 @@
+//! Packages from PyPI, installed once below the build folder. Nothing of them is committed.
+
+use crate::process::{run, target};
+use anyhow::{Context, Result};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Installs packages together into one folder, which the first names, and returns it.
+pub(crate) fn install(requirements: &[&str]) -> Result<PathBuf> {
+    let folder = target().join("pypi").join(requirements.join("+").replace("==", "-"));
+    if folder.exists() {
+        return Ok(folder);
+    }
+    let unfinished = target().join("pypi/unfinished");
+    if unfinished.exists() {
+        std::fs::remove_dir_all(&unfinished)?;
+    }
+    println!("installing {} from PyPI", requirements.join(", "));
+    run(Command::new("python3")
+        .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--root-user-action=ignore"])
+        .args(["--no-deps", "--target"])
+        .arg(&unfinished)
+        .args(requirements))
+    .with_context(|| format!("{} from PyPI (needs python3 with pip, and network)", requirements.join(", ")))?;
+    std::fs::rename(&unfinished, &folder)?;
+    Ok(folder)
+}
