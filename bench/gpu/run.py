@@ -70,7 +70,8 @@ def main():
         progress = f"[{len(results)}/{len(names)}] {name}: {result['verdict']}"
         print(f"{progress} in {result['seconds']} s; {result['detail']}", flush=True)
         # Written after each check, so that a run that is cut short leaves what it found.
-        (options.out / "results.json").write_text(json.dumps(report, indent=1) + "\n")
+        text = json.dumps(report, indent=1).replace(str(ROOT), "BUNDLE")
+        (options.out / "results.json").write_text(text + "\n")
 
     print("\n" + table(results))
     verdicts = [result["verdict"] for result in results]

@@ -16,13 +16,17 @@ const CHECKS: &str = r#"[
  {"name": "vector_add", "timeout_s": 60, "command": ["bin/vector_add"]},
  {"name": "vector_add_shim", "timeout_s": 60, "command": ["env", "LD_PRELOAD={shim}", "bin/vector_add"]},
  {"name": "cost_forward", "timeout_s": 60,
-  "command": ["bin/call_cost", "forward", "--shim", "{shim}", "--driver", "{stub}", "--out", "{out}", "--calls", "10000"]},
+  "command": ["bin/call_cost", "forward", "--shim", "{shim}", "--driver", "{stub}", "--out", "{out}", "--calls", "10000",
+              "--added-at-most", "15"]},
  {"name": "cost_observed", "timeout_s": 60,
-  "command": ["bin/call_cost", "observed", "--shim", "{shim}", "--driver", "{stub}", "--out", "{out}", "--calls", "10000"]},
+  "command": ["bin/call_cost", "observed", "--shim", "{shim}", "--driver", "{stub}", "--out", "{out}", "--calls", "10000",
+              "--added-at-most", "15"]},
  {"name": "cost_launch", "timeout_s": 120,
-  "command": ["bin/call_cost", "launch", "--shim", "{shim}", "--driver", "{driver}", "--out", "{out}"]},
+  "command": ["bin/call_cost", "launch", "--shim", "{shim}", "--driver", "{driver}", "--out", "{out}", "--batches", "2000",
+              "--ratio-at-most", "1.02"]},
  {"name": "cost_launch_again", "timeout_s": 120,
-  "command": ["bin/call_cost", "launch", "--shim", "{shim}", "--driver", "{driver}", "--out", "{out}"]}
+  "command": ["bin/call_cost", "launch", "--shim", "{shim}", "--driver", "{driver}", "--out", "{out}", "--batches", "2000",
+              "--ratio-at-most", "1.02"]}
 ]
 "#;
 

@@ -32,6 +32,12 @@ struct Arguments {
     /// Batches of each
     #[arg(long, default_value_t = 400)]
     batches: usize,
+    /// Fail if the ratio is above this
+    #[arg(long)]
+    ratio_at_most: Option<f64>,
+    /// Fail if the shim adds more nanoseconds than this
+    #[arg(long)]
+    added_at_most: Option<f64>,
     /// Calls in a batch
     #[arg(long, default_value_t = 256)]
     calls: u32,
@@ -74,6 +80,12 @@ fn main() -> Result<()> {
     println!("{}", figures.summary());
     if let Some(out) = &arguments.out {
         std::fs::write(out, figures.json().to_string())?;
+    }
+    if let Some(most) = arguments.ratio_at_most {
+        ensure!(figures.ratio <= most, "the ratio is above {most}");
+    }
+    if let Some(most) = arguments.added_at_most {
+        ensure!(figures.through_shim - figures.bare <= most, "the shim adds more than {most} ns");
     }
     Ok(())
 }

@@ -15,6 +15,8 @@
 //! panics across the C boundary, holds no lock, and works from any thread, in a forked child, and while the
 //! process exits.
 
+#![warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "it lives in other people's processes")]
+
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 compile_error!("the shim's entries are written for Linux on x86-64");
 

@@ -47,8 +47,11 @@ fn open() -> Result<Driver, DriverError> {
 /// A program that was linked against a function which the table lacks finds it in the real driver, if that is
 /// visible; ours come first all the same, being visible already.
 fn visibility() -> Visibility {
-    // SAFETY: a terminated name, looked up in the whole process.
-    let visible = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"cuInit".as_ptr()) };
+    // Not RTLD_DEFAULT: asked from here that finds this library even where nobody else sees it.
+    // SAFETY: no name is the program itself, which is open already.
+    let program = unsafe { libc::dlopen(core::ptr::null(), libc::RTLD_LAZY) };
+    // SAFETY: an open handle and a terminated name.
+    let visible = unsafe { libc::dlsym(program, c"cuInit".as_ptr()) };
     if visible == entries::own_entry(entry::cuInit.index()) { Visibility::Global } else { Visibility::Local }
 }
 

@@ -185,6 +185,10 @@ int main(int count, char **arguments) {
     else if (!strcmp(scenario, "dlsym-unknown")) {
         expect(cuInit(0) == 0, "cuInit");
         printf("%s\n", dlsym(library, "cuFunctionOfAnotherDay") ? "found" : "not found");
+    } else if (!strcmp(scenario, "global-lookup")) {
+        expect(cuInit(0) == 0, "cuInit");
+        void *global = dlsym(RTLD_DEFAULT, "cuLaunchKernel");
+        printf("%s\n", !global ? "not visible" : global == (void *)cuLaunchKernel ? "the same" : "another");
     } else if (!strcmp(scenario, "dlclose")) {
         work();
         dlclose(library);

@@ -63,6 +63,16 @@ fn finds_the_driver_behind_itself_and_behind_its_copies() {
 }
 
 #[test]
+fn a_global_lookup_never_finds_the_driver_behind_the_shim() {
+    let stage = Stage::new();
+    assert_eq!(succeed(&mut stage.preloaded(Build::Opening, "global-lookup")), "the same");
+    let folder = stage.folder_with("shim", &shim());
+    let mut program = stage.preloaded(Build::Opening, "global-lookup");
+    let found = succeed(program.env_remove("LD_PRELOAD").env("LD_LIBRARY_PATH", folder));
+    assert_eq!(found, "not visible", "as with the bare driver");
+}
+
+#[test]
 fn by_query_as_the_runtime_does_it() {
     for build in [Build::Opening, Build::Linked] {
         let stage = Stage::new();
