@@ -7,12 +7,13 @@
 //! * `treatment` decides for each function: forward, observe or replace.
 //! * `entries` are the exported functions, made from that table at build time. A forwarding entry is one
 //!   jump through its *slot*; no signature is involved, so none can be wrong.
-//! * `resolve` opens the real driver at the first call, whichever it is, and fills the slots.
+//! * `resolve` opens the real driver at the first call, whichever it is, and fills the slots; `opening` keeps
+//!   that apart from a fork.
 //! * `replace` has the functions with code of our own; `no_driver` answers where there is no driver.
 //! * `stats` counts and writes the counts at exit; `settings` is what the environment asked for.
 //!
 //! The library lives in other people's processes: it never prints (unless `DETSHARE_LOG` is set), never
-//! panics across the C boundary, holds no lock, and works from any thread, in a forked child, and while the
+//! panics across the C boundary, takes no lock once the driver is open, and works from any thread, in a forked child, and while the
 //! process exits.
 
 #![warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "it lives in other people's processes")]
@@ -25,6 +26,7 @@ mod boundary;
 mod entries;
 mod log;
 mod no_driver;
+mod opening;
 mod published;
 #[allow(non_snake_case, reason = "the names are the C API's")]
 mod replace;

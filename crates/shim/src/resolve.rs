@@ -1,12 +1,11 @@
 //! Opens the real driver at the first call and says where calls go.
 //!
-//! There is no lock. Threads that come at the same time each open the driver: the loader counts, gives all
-//! the same handle, and serialises by a lock of its own that it keeps usable in a forked child. What they
-//! find is the same, so it does not matter who fills the slots.
+//! Threads that come at the same time wait for the first. Whoever comes fills the slots: with the same values,
+//! so it does not matter who, or how often.
 
 use crate::boundary::guarded;
 use crate::published::Published;
-use crate::{entries, log, no_driver, settings};
+use crate::{entries, log, no_driver, opening, settings};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering;
 use detshare_cuda::driver::{self, Driver, DriverError, Search, Visibility};
@@ -24,7 +23,10 @@ pub(crate) fn opened() -> Option<&'static Result<Driver, DriverError>> {
 pub(crate) extern "C" fn target(index: u32) -> *mut c_void {
     let refusal = no_driver::refuse as *mut c_void;
     guarded(refusal, || {
-        let opened = OPENED.get_or_make(open);
+        let opened = OPENED.get().unwrap_or_else(|| {
+            let _held = opening::begin();
+            OPENED.get_or_make(open)
+        });
         for (index, slot) in entries::SLOTS.iter().enumerate() {
             // Pairs with the acquire in `entries::real`; a jump through the slot needs no more on x86-64.
             slot.store(destination(opened, index), Ordering::Release);

@@ -42,6 +42,7 @@ fn read() -> Settings {
 extern "C" fn on_load() {
     crate::boundary::guarded((), || {
         get();
+        crate::opening::watch_forks();
         crate::boundary::silence_panics();
     });
 }

@@ -108,7 +108,7 @@ static void threads(void) {
     for (int n = 0; n < THREADS; n++) pthread_join(ids[n], 0);
 }
 
-/* Forks while another thread is just opening the driver; the child must not hang. */
+/* Forks while another thread is just opening the driver; the child's loader must be usable. */
 static void *first_call(void *unused) {
     (void)unused;
     pthread_barrier_wait(&barrier);
