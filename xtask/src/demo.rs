@@ -38,7 +38,7 @@ fn show(stats: &Path) -> Result<()> {
     let stats: serde_json::Value = serde_json::from_str(&text)?;
     println!("\n  what came through     calls");
     for (name, count) in stats["by_function"].as_object().context("counts by function")? {
-        println!("  {name:20} {count:>6}");
+        println!("  {name:20} {:>6}", count.to_string());
     }
     Ok(())
 }

@@ -6,46 +6,61 @@ use anyhow::{Context, Result};
 use std::process::Command;
 use std::time::Instant;
 
+/// Counts what was run, for the closing line.
+#[derive(Default)]
+struct Steps {
+    passed: usize,
+    skipped: Vec<String>,
+}
+
 pub(crate) fn test() -> Result<()> {
     let started = Instant::now();
-    let mut skipped = Vec::new();
-    step("format", || run(cargo().args(["fmt", "--all", "--check"])))?;
-    step("lints", || {
+    let mut steps = Steps::default();
+    steps.run("format", || run(cargo().args(["fmt", "--all", "--check"])))?;
+    steps.run("lints", || {
         run(cargo().args(["clippy", "--quiet", "--workspace", "--all-targets", "--", "--deny", "warnings"]))
     })?;
     match header::cuda_include() {
-        Ok(_) => step("generated files are what the generator yields", || generate::run(true))?,
-        Err(error) => skipped.push(format!("generated files: {error:#}")),
+        Ok(_) => steps.run("generated files are what the generator yields", || generate::run(true))?,
+        Err(error) => steps.skip("generated files", &error),
     }
-    step("tools", install_valgrind)?;
-    let built = step("build of what the tests load", build::here)?;
-    step("tests", || run(cargo().args(["test", "--quiet", "--workspace"]).env("DETSHARE_BUILT", &built)))?;
-    step("model checker", model_checker)?;
+    steps.run("tools", install_valgrind)?;
+    let built = steps.run("build of what the tests load", build::here)?;
+    steps.run("tests", || run(cargo().args(["test", "--quiet", "--workspace"]).env("DETSHARE_BUILT", &built)))?;
+    steps.run("model checker", model_checker)?;
     match build::portable() {
         Ok(portable) => {
-            step("tests of the shim as it is shipped", || {
+            steps.run("tests of the shim as it is shipped", || {
                 let mut command = cargo();
                 command.args(["test", "--quiet", "--package", "detshare-shim"]).env("DETSHARE_BUILT", &portable);
                 run(&mut command)
             })?;
-            step("GPU bundle", gpu_bundle_runs)?;
+            steps.run("GPU bundle", gpu_bundle_runs)?;
         }
-        Err(error) => skipped.push(format!("the shim as it is shipped, and the GPU bundle: {error:#}")),
+        Err(error) => steps.skip("the shim as it is shipped, and the GPU bundle", &error),
     }
-    step("demo", demo::demo)?;
-    for what in &skipped {
+    steps.run("demo", demo::demo)?;
+    println!("== done in {} s", started.elapsed().as_secs());
+    for what in &steps.skipped {
         println!("skipped: {what}");
     }
-    println!("== all passed in {} s", started.elapsed().as_secs());
+    println!("steps: {} passed, 0 failed, {} skipped", steps.passed, steps.skipped.len());
     Ok(())
 }
 
-fn step<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
-    println!("== {name}");
-    let started = Instant::now();
-    let result = body().with_context(|| format!("failed: {name}"))?;
-    println!("   {name}: {:.1} s", started.elapsed().as_secs_f64());
-    Ok(result)
+impl Steps {
+    fn run<T>(&mut self, name: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
+        println!("== {name}");
+        let started = Instant::now();
+        let result = body().with_context(|| format!("failed: {name}"))?;
+        println!("   {name}: {:.1} s", started.elapsed().as_secs_f64());
+        self.passed += 1;
+        Ok(result)
+    }
+
+    fn skip(&mut self, name: &str, reason: &anyhow::Error) {
+        self.skipped.push(format!("{name}: {reason:#}"));
+    }
 }
 
 /// In a build folder of its own: the flag would rebuild everything else.
