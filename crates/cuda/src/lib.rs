@@ -41,7 +41,7 @@ pub use function::{
     DefaultStream, Function, LEGACY_STREAM, PER_THREAD_STREAM, Parameter, ProcAddress, StreamUse, functions,
     proc_address,
 };
-pub use result::result_name;
+pub use result::{result_name, result_text};
 
 /// Every type of the driver API, under its C name.
 #[allow(
