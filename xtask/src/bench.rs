@@ -34,15 +34,34 @@ pub(crate) fn bench(record: bool) -> Result<()> {
             through_shim - bare,
         );
     }
+    println!();
+    let rate = softgpu_rate(&built)?;
     if record {
-        let report =
-            json!({ "command": "cargo xtask bench --record", "machine": machine(), "date": date()?, "calls": rows });
-        let path = root().join("bench/results/call-cost-stub.json");
-        std::fs::create_dir_all(path.parent().context("results lie in a folder")?)?;
-        std::fs::write(&path, format!("{report:#}\n"))?;
-        println!("recorded in {}", path.display());
+        write_record("call-cost-stub.json", "calls", &Value::Array(rows))?;
+        write_record("softgpu-rate.json", "fma_loop", &rate)?;
     }
     Ok(())
+}
+
+/// Writes figures with the command, the machine and the date.
+fn write_record(name: &str, key: &str, figures: &Value) -> Result<()> {
+    let command = "cargo xtask bench --record";
+    let report = json!({ "command": command, "machine": machine(), "date": date()?, key: figures });
+    let path = root().join("bench/results").join(name);
+    std::fs::create_dir_all(path.parent().context("results lie in a folder")?)?;
+    std::fs::write(&path, format!("{report:#}\n"))?;
+    println!("recorded in {}", path.display());
+    Ok(())
+}
+
+fn softgpu_rate(built: &Path) -> Result<Value> {
+    let out = target().join("softgpu-rate.json");
+    run(Command::new(built.join("softgpu_rate"))
+        .arg("--driver")
+        .arg(built.join(build::SOFTGPU))
+        .arg("--out")
+        .arg(&out))?;
+    Ok(serde_json::from_str(&std::fs::read_to_string(out)?)?)
 }
 
 fn nanoseconds(built: &Path, call: &str) -> Result<Value> {

@@ -7,9 +7,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Everything that is loaded or started by tests, apart from the tests themselves.
-const PACKAGES: [&str; 5] =
-    ["detshare-shim", "detshare-stub-driver", "detshare-surface", "detshare-bench", "detshare-workloads"];
+const PACKAGES: [&str; 7] = [
+    "detshare-shim",
+    "detshare-softgpu",
+    "detshare-stub-driver",
+    "detshare-surface",
+    "detshare-conformance",
+    "detshare-bench",
+    "detshare-workloads",
+];
 pub(crate) const SHIM: &str = "libdetshare_shim.so";
+pub(crate) const SOFTGPU: &str = "libdetshare_softgpu.so";
 pub(crate) const STUB_DRIVER: &str = "libdetshare_stub_driver.so";
 
 /// The oldest glibc that what we ship runs on.

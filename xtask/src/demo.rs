@@ -1,35 +1,96 @@
-//! `cargo xtask demo`: a small CUDA program through the shim, on whatever driver there is.
+//! `cargo xtask demo`: small CUDA programs through the shim, on whatever driver there is; on the software GPU
+//! where there is none, two of them side by side.
 
 use crate::build;
-use crate::process::{run, target};
-use anyhow::{Context, Result};
+use crate::process::target;
+use anyhow::{Context, Result, bail, ensure};
 use detshare_cuda::driver::{Search, find};
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// Slow enough that the modelled time, not this machine's cores, decides how long a kernel takes.
+const SOFTGPU_SPEED: &str = "0.000005";
+const LAUNCHES: &str = "6";
 
 pub(crate) fn demo() -> Result<()> {
-    println!("building the shim and a small CUDA program …");
+    println!("building the shim, the software GPU and two small CUDA programs …");
     let built = build::here()?;
-    let program = built.join("vector_add");
     let search = Search { named: None, library_path: std::env::var_os("LD_LIBRARY_PATH") };
-    let driver = match find(&search) {
-        Ok(driver) => {
-            println!("\nwithout the shim, on the driver {}:", driver.display());
-            run(&mut Command::new(&program))?;
-            driver
-        }
-        Err(_) => {
-            println!("\nno CUDA driver on this machine: the stub driver answers, and computes nothing");
-            built.join(build::STUB_DRIVER)
-        }
-    };
-    println!("\nthrough the shim:");
+    let driver = find(&search).unwrap_or_else(|_| {
+        println!("no CUDA driver on this machine: the software GPU stands in for one");
+        built.join(build::SOFTGPU)
+    });
+    let stage = Stage { built, driver };
+    println!("\nthrough the shim, on {}:", stage.driver.display());
     let stats = target().join("demo-stats.json");
-    run(Command::new(&program)
-        .env("LD_PRELOAD", built.join(build::SHIM))
-        .env("DETSHARE_DRIVER", &driver)
-        .env("DETSHARE_STATS", &stats))?;
-    show(&stats)
+    let mut vector_add = stage.command("vector_add", &[]);
+    println!("  {}", finish(spawn(vector_add.env("DETSHARE_STATS", &stats))?)?);
+    show(&stats)?;
+    stage.side_by_side()
+}
+
+struct Stage {
+    built: PathBuf,
+    driver: PathBuf,
+}
+
+impl Stage {
+    /// One of our programs through the shim.
+    fn command(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.built.join(program));
+        command.args(arguments).env("LD_PRELOAD", self.built.join(build::SHIM)).env("DETSHARE_DRIVER", &self.driver);
+        command
+    }
+
+    /// Two programs alone and together, on the same SMs and on SMs of their own.
+    fn side_by_side(&self) -> Result<()> {
+        println!("\n  two processes                    first: ms a launch   second: ms a launch   both computed");
+        let all: &[&str] = &[LAUNCHES];
+        let (front, back): (&[&str], &[&str]) = (&[LAUNCHES, "0", "64"], &[LAUNCHES, "64", "64"]);
+        let mut checksum = None;
+        for (name, first, second, together) in [
+            ("one after the other", all, all, false),
+            ("together on all SMs", all, all, true),
+            ("on 64 SMs, one after the other", front, back, false),
+            ("together, each on its own 64 SMs", front, back, true),
+        ] {
+            let (first, second) = self.pair(first, second, together)?;
+            ensure!(first.0 == second.0, "they computed {} and {}", first.0, second.0);
+            ensure!(*checksum.get_or_insert(first.0.clone()) == first.0, "not the same bits as before: {}", first.0);
+            println!("  {name:32} {:>19} {:>21}   {}", first.1, second.1, first.0);
+        }
+        Ok(())
+    }
+
+    fn pair(&self, first: &[&str], second: &[&str], together: bool) -> Result<((String, String), (String, String))> {
+        let start = |arguments| spawn(self.command("fma_loop", arguments).env("DETSHARE_SOFTGPU_SPEED", SOFTGPU_SPEED));
+        let first = start(first)?;
+        if together {
+            let second = start(second)?;
+            return Ok((figures(first)?, figures(second)?));
+        }
+        Ok((figures(first)?, figures(start(second)?)?))
+    }
+}
+
+fn spawn(command: &mut Command) -> Result<Child> {
+    command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start {command:?}"))
+}
+
+/// What it printed, once it has ended well.
+fn finish(child: Child) -> Result<String> {
+    let output = child.wait_with_output()?;
+    if !output.status.success() {
+        bail!("a program of the demo ended with {}", output.status);
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
+}
+
+/// The checksum and the time that `fma_loop` printed.
+fn figures(child: Child) -> Result<(String, String)> {
+    let line = finish(child)?;
+    let (checksum, time) = line.split_once(' ').with_context(|| format!("fma_loop printed {line:?}"))?;
+    Ok((checksum.to_string(), time.to_string()))
 }
 
 /// What the shim saw, as a table.

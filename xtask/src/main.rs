@@ -12,6 +12,7 @@ mod header;
 mod package;
 mod process;
 mod pypi;
+mod softgpu;
 mod test;
 
 use anyhow::Result;

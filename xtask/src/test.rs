@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything that must hold, in the order in which it fails fastest.
 
 use crate::process::{cargo, root, run, target};
+use crate::softgpu::{self, Way};
 use crate::{build, demo, generate, gpu_bundle, header};
 use anyhow::{Context, Result};
 use std::process::Command;
@@ -27,6 +28,18 @@ pub(crate) fn test() -> Result<()> {
     steps.run("tools", install_valgrind)?;
     let built = steps.run("build of what the tests load", build::here)?;
     steps.run("tests", || run(cargo().args(["test", "--quiet", "--workspace"]).env("DETSHARE_BUILT", &built)))?;
+    for way in Way::BOTH {
+        steps.run(&format!("driver API on the software GPU, {way:?}"), || softgpu::conformance(&built, way))?;
+    }
+    match softgpu::numba() {
+        Ok(packages) => {
+            for way in Way::BOTH {
+                let name = format!("Numba on the software GPU, {way:?}");
+                steps.run(&name, || softgpu::numba_programs(&packages, &built, way))?;
+            }
+        }
+        Err(error) => steps.skip("Numba on the software GPU", &error),
+    }
     steps.run("model checker", model_checker)?;
     match build::portable() {
         Ok(portable) => {

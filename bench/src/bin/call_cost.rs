@@ -5,12 +5,13 @@
 //! `forward` and `observed` time functions that do nothing (on the stub driver, so that only the shim is
 //! left); `launch` launches a kernel that counts, on a GPU, and checks the count.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 use core::ffi::{CStr, c_void};
+use detshare_bench::cu;
 use detshare_cuda::driver::Visibility;
 use detshare_cuda::types::{CUcontext, CUdevice_v1, CUdeviceptr_v2, CUfunction, CUmodule, CUresult, CUstream};
-use detshare_cuda::{Driver, entry, result_name};
+use detshare_cuda::{Driver, entry};
 use std::hint::black_box;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -209,22 +210,6 @@ impl Launcher {
             assert_eq!(result, CUresult::CUDA_SUCCESS, "a launch failed");
         }
     }
-}
-
-fn ok(what: &str, result: CUresult) -> Result<()> {
-    if result != CUresult::CUDA_SUCCESS {
-        bail!("{what} returned {}", result_name(result).unwrap_or(c"an unknown code").to_string_lossy());
-    }
-    Ok(())
-}
-
-/// Calls a function of the driver by its name and stops at an error.
-macro_rules! cu {
-    ($driver:expr, $function:ident($($argument:expr),*)) => {{
-        let function = $driver.function(entry::$function).context(stringify!($function))?;
-        // SAFETY: arguments as the driver API's manual asks for, with everything they point to alive.
-        ok(stringify!($function), unsafe { function($($argument),*) })
-    }};
 }
 
 fn launch(bare: &Driver, through_shim: &Driver, arguments: &Arguments) -> Result<Figures> {

@@ -19,8 +19,11 @@ pub fn result_text(result: CUresult) -> Option<&'static CStr> {
     static TEXTS: LazyLock<HashMap<u32, CString>> = LazyLock::new(|| {
         let readable = |name: &CStr| {
             let name = name.to_string_lossy();
-            let words = name.trim_start_matches("CUDA_ERROR_").trim_start_matches("CUDA_");
-            CString::new(words.to_lowercase().replace('_', " ")).unwrap_or_default()
+            let words = match name.strip_prefix("CUDA_ERROR_") {
+                Some(error) => error.to_lowercase().replace('_', " "),
+                None => "no error".into(),
+            };
+            CString::new(words).unwrap_or_default()
         };
         RESULTS.iter().map(|(code, name)| (*code, readable(name))).collect()
     });

@@ -18,7 +18,7 @@ pub(crate) unsafe extern "C" fn cuGetProcAddress(
     // SAFETY: the caller's own arguments.
     let result = unsafe { real(entry::cuGetProcAddress)(symbol, pfn, version, flags) };
     // SAFETY: as the driver found them.
-    unsafe { hand_out(result, symbol, pfn) }
+    unsafe { hand_out(result, symbol, version, flags, pfn) }
 }
 
 /// As `cuGetProcAddress`, from CUDA 12 on.
@@ -33,14 +33,20 @@ pub(crate) unsafe extern "C" fn cuGetProcAddress_v2(
     // SAFETY: the caller's own arguments.
     let result = unsafe { real(entry::cuGetProcAddress_v2)(symbol, pfn, version, flags, status) };
     // SAFETY: as the driver found them.
-    unsafe { hand_out(result, symbol, pfn) }
+    unsafe { hand_out(result, symbol, version, flags, pfn) }
 }
 
 /// Puts our entry where the driver put its function. One that we do not know stays as it is.
 ///
 /// # Safety
 /// `symbol` and `pfn` are as they were given to the driver, which returned `result`.
-unsafe fn hand_out(result: CUresult, symbol: *const c_char, pfn: *mut *mut c_void) -> CUresult {
+unsafe fn hand_out(
+    result: CUresult,
+    symbol: *const c_char,
+    version: c_int,
+    flags: cuuint64_t,
+    pfn: *mut *mut c_void,
+) -> CUresult {
     if result != CUresult::CUDA_SUCCESS || pfn.is_null() {
         return result;
     }
@@ -50,11 +56,16 @@ unsafe fn hand_out(result: CUresult, symbol: *const c_char, pfn: *mut *mut c_voi
         if let Some(Ok(driver)) = resolve::opened()
             && !address.is_null()
         {
-            match driver.index_of(address) {
+            // SAFETY: the driver has read it as a terminated name.
+            let name = unsafe { CStr::from_ptr(symbol) };
+            // Functions with the same code may share an address: then the one that was asked for.
+            let asked_for = no_driver::proc_address(name, version, flags).0;
+            let found =
+                asked_for.filter(|index| driver.address(*index) == address).or_else(|| driver.index_of(address));
+            match found {
                 // SAFETY: the driver has written there just now.
                 Some(index) => unsafe { *pfn = own_entry(index) },
-                // SAFETY: the driver has read it as a terminated name.
-                None => stats::handed_out_untouched(unsafe { CStr::from_ptr(symbol) }),
+                None => stats::handed_out_untouched(name),
             }
         }
         result

@@ -2,15 +2,10 @@
 //!
 //! Prints what it computed. On a driver that computes nothing (the stub driver of the tests) it says so.
 
-use anyhow::{Result, bail, ensure};
-use core::ffi::{CStr, c_char, c_void};
-use detshare_cuda::driver::as_function;
-use detshare_cuda::entry::{self, Entry};
-use detshare_cuda::types::{
-    CUcontext, CUdevice_v1, CUdeviceptr, CUdeviceptr_v2, CUfunction, CUmodule, CUresult, CUstream,
-};
-use detshare_cuda::{functions, result_name};
-use std::ffi::CString;
+use anyhow::{Result, ensure};
+use core::ffi::{CStr, c_void};
+use detshare_cuda::types::{CUcontext, CUdevice_v1, CUdeviceptr, CUdeviceptr_v2, CUfunction, CUmodule, CUstream};
+use detshare_workloads::{Library, cu, device_name};
 
 const ELEMENTS: u32 = 1 << 20;
 const BLOCK: u32 = 256;
@@ -48,51 +43,12 @@ DONE:
 }
 ";
 
-/// The driver, as the loader found it.
-struct Library(*mut c_void);
-
-impl Library {
-    fn open() -> Result<Self> {
-        // SAFETY: a terminated name; the driver's constructors are made to be run by the loader.
-        let handle = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW) };
-        ensure!(!handle.is_null(), "there is no libcuda.so.1 here: install a CUDA driver, or name one by LD_PRELOAD");
-        Ok(Self(handle))
-    }
-
-    fn function<F: Copy>(&self, entry: Entry<F>) -> Result<F> {
-        let name = CString::new(functions()[entry.index()].name)?;
-        // SAFETY: an open handle and a terminated name.
-        let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
-        ensure!(!address.is_null(), "the driver has no {name:?}");
-        // SAFETY: the driver's function of that name, which has the entry's type.
-        Ok(unsafe { as_function(entry, address) })
-    }
-}
-
-fn ok(what: &str, result: CUresult) -> Result<()> {
-    if result != CUresult::CUDA_SUCCESS {
-        bail!("{what} returned {}", result_name(result).unwrap_or(c"an unknown code").to_string_lossy());
-    }
-    Ok(())
-}
-
-/// Calls a function of the driver by its name and stops at an error.
-macro_rules! cu {
-    ($library:expr, $function:ident($($argument:expr),*)) => {{
-        let function = $library.function(entry::$function)?;
-        // SAFETY: arguments as the driver API's manual asks for, with everything they point to alive.
-        ok(stringify!($function), unsafe { function($($argument),*) })
-    }};
-}
-
 fn main() -> Result<()> {
     let library = Library::open()?;
     cu!(library, cuInit(0))?;
     let mut device = CUdevice_v1(0);
     cu!(library, cuDeviceGet(&raw mut device, 0))?;
-    let mut name = [0; 128];
-    cu!(library, cuDeviceGetName(name.as_mut_ptr(), 128, device))?;
-    let name = text(&name);
+    let name = device_name(&library, device)?;
     let mut context = CUcontext(core::ptr::null_mut());
     cu!(library, cuDevicePrimaryCtxRetain(&raw mut context, device))?;
     cu!(library, cuCtxSetCurrent(context))?;
@@ -149,11 +105,4 @@ fn add(library: &Library, kernel: CUfunction) -> Result<Vec<f32>> {
         cu!(library, cuMemFree_v2(buffer))?;
     }
     Ok(sum)
-}
-
-/// Up to the first NUL.
-fn text(characters: &[c_char]) -> String {
-    #[allow(clippy::cast_sign_loss, reason = "C's characters are bytes")]
-    let bytes: Vec<u8> = characters.iter().map(|character| *character as u8).take_while(|byte| *byte != 0).collect();
-    String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -1,0 +1,149 @@
+//! Capture of streams into graphs.
+
+use super::{as_pointer, require};
+use crate::boundary::{Outcome, give, give_if_asked};
+use crate::graph;
+use crate::graph::capture;
+use crate::stream::{self, Kind};
+use core::ffi::c_uint;
+use detshare_cuda::types::{
+    CUgraph, CUgraphEdgeData, CUgraphNode, CUresult, CUstream, CUstreamCaptureMode as Mode,
+    CUstreamCaptureStatus as Status, cuuint64_t,
+};
+use std::cell::RefCell;
+
+pub(crate) unsafe fn cuStreamBeginCapture_v2(stream: CUstream, mode: Mode) -> Outcome {
+    require(mode.0 <= Mode::CU_STREAM_CAPTURE_MODE_RELAXED.0)?;
+    capture::begin(&stream::find(stream)?, mode, None)
+}
+
+pub(crate) unsafe fn cuStreamBeginCapture(stream: CUstream) -> Outcome {
+    cuStreamBeginCapture_v2(stream, Mode::CU_STREAM_CAPTURE_MODE_GLOBAL)
+}
+
+pub(crate) unsafe fn cuStreamBeginCaptureToGraph(
+    stream: CUstream,
+    graph: CUgraph,
+    dependencies: *const CUgraphNode,
+    _edges: *const CUgraphEdgeData,
+    count: usize,
+    mode: Mode,
+) -> Outcome {
+    let stream = stream::find(stream)?;
+    let frontier = super::graph::handles(dependencies, count)?;
+    capture::begin(&stream, mode, Some((graph::find(graph)?, frontier)))
+}
+
+pub(crate) unsafe fn cuStreamEndCapture(stream: CUstream, captured: *mut CUgraph) -> Outcome {
+    require(!captured.is_null())?;
+    captured.write(CUgraph(core::ptr::null_mut()));
+    let graph = capture::end(&stream::find(stream)?)?;
+    give(captured, CUgraph(as_pointer(graph.handle)))
+}
+
+pub(crate) unsafe fn cuStreamIsCapturing(stream: CUstream, status: *mut Status) -> Outcome {
+    let stream = stream::find(stream)?;
+    let state = stream.capturing().as_ref().map(|part| part.capture.is_invalid());
+    if state.is_none() && stream.kind == Kind::Legacy {
+        let blocked =
+            stream.context.living_streams().iter().any(|it| it.kind == Kind::Blocking && it.capturing().is_some());
+        if blocked {
+            return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+        }
+    }
+    give(status, status_of(state))
+}
+
+fn status_of(invalid: Option<bool>) -> Status {
+    match invalid {
+        None => Status::CU_STREAM_CAPTURE_STATUS_NONE,
+        Some(false) => Status::CU_STREAM_CAPTURE_STATUS_ACTIVE,
+        Some(true) => Status::CU_STREAM_CAPTURE_STATUS_INVALIDATED,
+    }
+}
+
+thread_local! {
+    /// What the last query on this thread returned a pointer to.
+    static FRONTIER: RefCell<Vec<CUgraphNode>> = const { RefCell::new(Vec::new()) };
+}
+
+pub(crate) unsafe fn cuStreamGetCaptureInfo_v3(
+    stream: CUstream,
+    status: *mut Status,
+    id: *mut cuuint64_t,
+    graph: *mut CUgraph,
+    dependencies: *mut *const CUgraphNode,
+    edges: *mut *const CUgraphEdgeData,
+    count: *mut usize,
+) -> Outcome {
+    cuStreamIsCapturing(stream, status)?;
+    give_if_asked(edges, core::ptr::null());
+    let stream = stream::find(stream)?;
+    let part = stream.capturing().clone();
+    let Some(part) = part.filter(|part| !part.capture.is_invalid()) else { return Ok(()) };
+    give_if_asked(id, part.capture.id);
+    give_if_asked(graph, CUgraph(as_pointer(part.capture.graph.handle)));
+    give_if_asked(count, part.frontier.len());
+    if !dependencies.is_null() {
+        FRONTIER.with_borrow_mut(|frontier| {
+            *frontier = part.frontier.iter().map(|node| CUgraphNode(as_pointer(*node))).collect();
+            dependencies.write(frontier.as_ptr());
+        });
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn cuStreamGetCaptureInfo_v2(
+    stream: CUstream,
+    status: *mut Status,
+    id: *mut cuuint64_t,
+    graph: *mut CUgraph,
+    dependencies: *mut *const CUgraphNode,
+    count: *mut usize,
+) -> Outcome {
+    cuStreamGetCaptureInfo_v3(stream, status, id, graph, dependencies, core::ptr::null_mut(), count)
+}
+
+pub(crate) unsafe fn cuStreamGetCaptureInfo(stream: CUstream, status: *mut Status, id: *mut cuuint64_t) -> Outcome {
+    let (graph, dependencies, edges, count) =
+        (core::ptr::null_mut(), core::ptr::null_mut(), core::ptr::null_mut(), core::ptr::null_mut());
+    cuStreamGetCaptureInfo_v3(stream, status, id, graph, dependencies, edges, count)
+}
+
+pub(crate) unsafe fn cuStreamUpdateCaptureDependencies_v2(
+    stream: CUstream,
+    dependencies: *mut CUgraphNode,
+    _edges: *const CUgraphEdgeData,
+    count: usize,
+    flags: c_uint,
+) -> Outcome {
+    const SET: c_uint = 1;
+    let stream = stream::find(stream)?;
+    let nodes = super::graph::handles(dependencies, count)?;
+    let mut capturing = stream.capturing();
+    let part = capturing.as_mut().ok_or(CUresult::CUDA_ERROR_ILLEGAL_STATE)?;
+    if flags & SET != 0 {
+        part.frontier.clear();
+    }
+    for node in nodes {
+        if !part.frontier.contains(&node) {
+            part.frontier.push(node);
+        }
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn cuStreamUpdateCaptureDependencies(
+    stream: CUstream,
+    dependencies: *mut CUgraphNode,
+    count: usize,
+    flags: c_uint,
+) -> Outcome {
+    cuStreamUpdateCaptureDependencies_v2(stream, dependencies, core::ptr::null(), count, flags)
+}
+
+pub(crate) unsafe fn cuThreadExchangeStreamCaptureMode(mode: *mut Mode) -> Outcome {
+    require(!mode.is_null() && (*mode).0 <= Mode::CU_STREAM_CAPTURE_MODE_RELAXED.0)?;
+    mode.write(capture::exchange_mode(*mode));
+    Ok(())
+}

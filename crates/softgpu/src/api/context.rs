@@ -1,0 +1,182 @@
+//! Contexts.
+
+use super::{as_pointer, device::only, require};
+use crate::boundary::{Outcome, give, give_if_asked};
+use crate::context::{self, Context, Kind};
+use crate::device::PRIORITIES;
+use crate::graph::capture;
+use crate::handle;
+use crate::sm::Lane;
+use core::ffi::{c_int, c_uint, c_ulonglong};
+use core::sync::atomic::Ordering;
+use detshare_cuda::types::{
+    CUcontext, CUctxCreateParams, CUdevice, CUdevice_v1, CUfunc_cache, CUlimit, CUresult, CUsharedconfig,
+};
+use std::sync::Arc;
+
+pub(super) const ALL_FLAGS: c_uint = 0xff;
+/// Values before a program sets others: stack, print buffer, heap.
+const LIMITS: [(CUlimit, usize); 5] = [
+    (CUlimit::CU_LIMIT_STACK_SIZE, 1024),
+    (CUlimit::CU_LIMIT_PRINTF_FIFO_SIZE, 1 << 20),
+    (CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE, 8 << 20),
+    (CUlimit::CU_LIMIT_MAX_L2_FETCH_GRANULARITY, 64),
+    (CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0),
+];
+
+/// The context that a program names, or the current one for NULL. What was never a handle is the current one
+/// too: programs that take the newest symbol for an older one (`cuCtxSynchronize_v2` for `cuCtxSynchronize`)
+/// leave whatever was in the register.
+pub(super) fn named_or_current(context: CUcontext) -> Outcome<Arc<Context>> {
+    if handle::was_given(context.0.addr()) { context::find(context.0.addr()) } else { context::current() }
+}
+
+pub(crate) unsafe fn cuCtxCreate_v2(context: *mut CUcontext, flags: c_uint, device: CUdevice) -> Outcome {
+    only(device)?;
+    require(!context.is_null() && flags & !ALL_FLAGS == 0)?;
+    let created = Context::new(Kind::Created, flags, Arc::new(Lane::full()), Arc::default());
+    give(context, CUcontext(as_pointer(created.handle)))?;
+    context::push(created);
+    Ok(())
+}
+
+pub(crate) unsafe fn cuCtxCreate_v4(
+    context: *mut CUcontext,
+    parameters: *mut CUctxCreateParams,
+    flags: c_uint,
+    device: CUdevice,
+) -> Outcome {
+    if !parameters.is_null() && ((*parameters).numExecAffinityParams != 0 || !(*parameters).cigParams.is_null()) {
+        return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    }
+    cuCtxCreate_v2(context, flags, device)
+}
+
+pub(crate) unsafe fn cuCtxDestroy_v2(context: CUcontext) -> Outcome {
+    let found = context::find(context.0.addr())?;
+    if found.kind != Kind::Created {
+        return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
+    }
+    if context::top().is_some_and(|top| top.handle == found.handle) {
+        context::pop();
+    }
+    found.destroy();
+    Ok(())
+}
+
+pub(crate) unsafe fn cuCtxDestroy(context: CUcontext) -> Outcome {
+    cuCtxDestroy_v2(context)
+}
+
+pub(crate) unsafe fn cuCtxPushCurrent_v2(context: CUcontext) -> Outcome {
+    context::push(context::find(context.0.addr())?);
+    Ok(())
+}
+
+pub(crate) unsafe fn cuCtxPushCurrent(context: CUcontext) -> Outcome {
+    cuCtxPushCurrent_v2(context)
+}
+
+pub(crate) unsafe fn cuCtxPopCurrent_v2(context: *mut CUcontext) -> Outcome {
+    let popped = context::pop().ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
+    give_if_asked(context, CUcontext(as_pointer(popped.handle)));
+    Ok(())
+}
+
+pub(crate) unsafe fn cuCtxPopCurrent(context: *mut CUcontext) -> Outcome {
+    cuCtxPopCurrent_v2(context)
+}
+
+pub(crate) unsafe fn cuCtxSetCurrent(context: CUcontext) -> Outcome {
+    let wanted = if context.0.is_null() { None } else { Some(context::find(context.0.addr())?) };
+    context::set(wanted);
+    Ok(())
+}
+
+pub(crate) unsafe fn cuCtxGetCurrent(context: *mut CUcontext) -> Outcome {
+    give(context, CUcontext(as_pointer(context::top().map_or(0, |top| top.handle))))
+}
+
+pub(crate) unsafe fn cuCtxGetDevice(device: *mut CUdevice) -> Outcome {
+    context::current()?;
+    give(device, CUdevice_v1(0))
+}
+
+pub(crate) unsafe fn cuCtxGetDevice_v2(device: *mut CUdevice, context: CUcontext) -> Outcome {
+    named_or_current(context)?;
+    give(device, CUdevice_v1(0))
+}
+
+pub(crate) unsafe fn cuCtxGetFlags(flags: *mut c_uint) -> Outcome {
+    give(flags, context::current()?.flags.load(Ordering::Relaxed))
+}
+
+pub(crate) unsafe fn cuCtxSetFlags(flags: c_uint) -> Outcome {
+    context::current()?.flags.store(flags, Ordering::Relaxed);
+    Ok(())
+}
+
+pub(crate) unsafe fn cuCtxGetId(context: CUcontext, id: *mut c_ulonglong) -> Outcome {
+    give(id, named_or_current(context)?.id)
+}
+
+pub(crate) unsafe fn cuCtxGetApiVersion(context: CUcontext, version: *mut c_uint) -> Outcome {
+    named_or_current(context)?;
+    give(version, 3020)
+}
+
+pub(crate) unsafe fn cuCtxSynchronize() -> Outcome {
+    let context = context::current()?;
+    capture::forbid_unsafe_call()?;
+    context.synchronise()
+}
+
+pub(crate) unsafe fn cuCtxSynchronize_v2(context: CUcontext) -> Outcome {
+    let context = named_or_current(context)?;
+    capture::forbid_unsafe_call()?;
+    context.synchronise()
+}
+
+pub(crate) unsafe fn cuCtxGetLimit(value: *mut usize, limit: CUlimit) -> Outcome {
+    let context = context::current()?;
+    let first = LIMITS.iter().find(|(known, _)| *known == limit).ok_or(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT)?.1;
+    give(value, context.limits.lock().expect("no panic while it is held").get(&limit.0).copied().unwrap_or(first))
+}
+
+pub(crate) unsafe fn cuCtxSetLimit(limit: CUlimit, value: usize) -> Outcome {
+    let context = context::current()?;
+    if !LIMITS.iter().any(|(known, _)| *known == limit) {
+        return Err(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT);
+    }
+    context.limits.lock().expect("no panic while it is held").insert(limit.0, value);
+    Ok(())
+}
+
+pub(crate) unsafe fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) -> Outcome {
+    context::current()?;
+    give_if_asked(least, PRIORITIES.0);
+    give_if_asked(greatest, PRIORITIES.1);
+    Ok(())
+}
+
+pub(crate) unsafe fn cuCtxGetCacheConfig(config: *mut CUfunc_cache) -> Outcome {
+    context::current()?;
+    give(config, CUfunc_cache::CU_FUNC_CACHE_PREFER_NONE)
+}
+
+pub(crate) unsafe fn cuCtxSetCacheConfig(_config: CUfunc_cache) -> Outcome {
+    context::current().map(|_| ())
+}
+
+pub(crate) unsafe fn cuCtxGetSharedMemConfig(config: *mut CUsharedconfig) -> Outcome {
+    context::current()?;
+    give(config, CUsharedconfig::CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE)
+}
+
+pub(crate) unsafe fn cuCtxSetSharedMemConfig(_config: CUsharedconfig) -> Outcome {
+    context::current().map(|_| ())
+}
+
+pub(crate) unsafe fn cuCtxResetPersistingL2Cache() -> Outcome {
+    context::current().map(|_| ())
+}

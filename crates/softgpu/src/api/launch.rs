@@ -1,0 +1,190 @@
+//! Launches.
+
+use super::require;
+use crate::boundary::{Outcome, log};
+use crate::context;
+use crate::device;
+use crate::exec::interface::Shape;
+use crate::module::{self, Function};
+use crate::operation::{KernelLaunch, Operation};
+use crate::stream::{self, Stream};
+use core::ffi::{c_uint, c_void};
+use core::sync::atomic::{AtomicU64, Ordering};
+use detshare_cuda::types::{CUfunction, CUlaunchAttributeID as Attribute, CUlaunchConfig, CUresult, CUstream};
+use std::sync::Arc;
+
+/// The words of `extra`: a pointer to the parameters, their size, the end.
+const BUFFER_POINTER: usize = 1;
+const BUFFER_SIZE: usize = 2;
+
+/// What a program wants launched.
+pub(super) struct Wanted {
+    pub(super) grid: [u32; 3],
+    pub(super) block: [u32; 3],
+    pub(super) dynamic_shared: u32,
+    pub(super) parameters: *mut *mut c_void,
+    pub(super) extra: *mut *mut c_void,
+}
+
+/// Checks the launch as a driver does and takes a copy of its arguments.
+pub(super) unsafe fn shape(function: &Function, wanted: &Wanted) -> Outcome<Arc<Shape>> {
+    let properties = &function.kernel.properties;
+    let within = |size: [u32; 3], most: [u32; 3]| size.iter().zip(most).all(|(size, most)| (1..=most).contains(size));
+    require(within(wanted.grid, device::MOST_GRID) && within(wanted.block, device::MOST_BLOCK))?;
+    let threads: u32 = wanted.block.iter().product();
+    require(threads <= device::MOST_THREADS_PER_BLOCK)?;
+    require(properties.most_threads.is_none_or(|most| threads <= most))?;
+    require(properties.required_block.is_none_or(|block| block == wanted.block))?;
+    let most_shared = function.attributes.lock().expect("no panic while it is held").most_dynamic_shared;
+    require(i32::try_from(wanted.dynamic_shared).is_ok_and(|shared| shared <= most_shared))?;
+    if let Some((instruction, line)) = &properties.unsupported {
+        log(format_args!("{}: line {line}: {instruction} is not supported", properties.name));
+        return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    }
+    static NEXT_GRID: AtomicU64 = AtomicU64::new(1);
+    Ok(Arc::new(Shape {
+        grid: wanted.grid,
+        block: wanted.block,
+        dynamic_shared: wanted.dynamic_shared,
+        parameters: parameters(function, wanted)?,
+        grid_id: NEXT_GRID.fetch_add(1, Ordering::Relaxed),
+        sm_count: device::settings().sms,
+    }))
+}
+
+unsafe fn parameters(function: &Function, wanted: &Wanted) -> Outcome<Arc<[u8]>> {
+    let properties = &function.kernel.properties;
+    let mut buffer = vec![0_u8; properties.parameter_bytes];
+    if properties.parameters.is_empty() {
+        return Ok(buffer.into());
+    }
+    if !wanted.parameters.is_null() {
+        require(wanted.extra.is_null())?;
+        for (index, parameter) in properties.parameters.iter().enumerate() {
+            let value = *wanted.parameters.add(index);
+            require(!value.is_null())?;
+            core::ptr::copy_nonoverlapping(value.cast(), buffer[parameter.offset..].as_mut_ptr(), parameter.size);
+        }
+        return Ok(buffer.into());
+    }
+    let (pointer, size) = packed(wanted.extra)?;
+    // A buffer that is too short is taken all the same, as a driver does.
+    require(size > 0)?;
+    core::ptr::copy_nonoverlapping(pointer, buffer.as_mut_ptr(), size.min(buffer.len()));
+    Ok(buffer.into())
+}
+
+/// Parameters that come as one buffer.
+unsafe fn packed(mut extra: *mut *mut c_void) -> Outcome<(*const u8, usize)> {
+    require(!extra.is_null())?;
+    let (mut pointer, mut size) = (core::ptr::null::<u8>(), 0);
+    while !(*extra).is_null() {
+        let value = *extra.add(1);
+        match (*extra).addr() {
+            BUFFER_POINTER => pointer = value.cast_const().cast(),
+            BUFFER_SIZE => size = *value.cast::<usize>(),
+            _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        }
+        extra = extra.add(2);
+    }
+    require(!pointer.is_null())?;
+    Ok((pointer, size))
+}
+
+/// A cooperative grid must be resident as a whole.
+fn check_cooperative(function: &Function, shape: &Shape, stream: &Stream) -> Outcome {
+    let threads = shape.block.iter().product();
+    let per_sm = super::occupancy::blocks_per_sm(function, threads, shape.dynamic_shared);
+    let blocks: u64 = shape.grid.iter().map(|count| u64::from(*count)).product();
+    if blocks > u64::from(per_sm) * stream.context.lane.sms().len() as u64 {
+        return Err(CUresult::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+    }
+    Ok(())
+}
+
+unsafe fn launch(
+    function: CUfunction,
+    stream: CUstream,
+    wanted: &Wanted,
+    cooperative: bool,
+    priority: Option<i32>,
+) -> Outcome {
+    context::healthy()?;
+    let function = module::find_function(function)?;
+    let stream = stream::find(stream)?;
+    let shape = shape(&function, wanted)?;
+    if cooperative {
+        check_cooperative(&function, &shape, &stream)?;
+    }
+    stream.perform(Operation::Kernel(KernelLaunch { function, shape, lane: None, priority }))
+}
+
+pub(crate) unsafe fn cuLaunchKernel(
+    function: CUfunction,
+    grid_x: c_uint,
+    grid_y: c_uint,
+    grid_z: c_uint,
+    block_x: c_uint,
+    block_y: c_uint,
+    block_z: c_uint,
+    dynamic_shared: c_uint,
+    stream: CUstream,
+    parameters: *mut *mut c_void,
+    extra: *mut *mut c_void,
+) -> Outcome {
+    let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+    launch(function, stream, &Wanted { grid, block, dynamic_shared, parameters, extra }, false, None)
+}
+
+pub(crate) unsafe fn cuLaunchCooperativeKernel(
+    function: CUfunction,
+    grid_x: c_uint,
+    grid_y: c_uint,
+    grid_z: c_uint,
+    block_x: c_uint,
+    block_y: c_uint,
+    block_z: c_uint,
+    dynamic_shared: c_uint,
+    stream: CUstream,
+    parameters: *mut *mut c_void,
+) -> Outcome {
+    let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+    let wanted = Wanted { grid, block, dynamic_shared, parameters, extra: core::ptr::null_mut() };
+    launch(function, stream, &wanted, true, None)
+}
+
+pub(crate) unsafe fn cuLaunchKernelEx(
+    default: CUstream,
+    config: *const CUlaunchConfig,
+    function: CUfunction,
+    parameters: *mut *mut c_void,
+    extra: *mut *mut c_void,
+) -> Outcome {
+    require(!config.is_null())?;
+    let config = &*config;
+    let (mut cooperative, mut priority) = (false, None);
+    for index in 0..config.numAttrs as usize {
+        let attribute = &*config.attrs.add(index);
+        match attribute.id {
+            Attribute::CU_LAUNCH_ATTRIBUTE_COOPERATIVE => cooperative = attribute.value.cooperative != 0,
+            Attribute::CU_LAUNCH_ATTRIBUTE_PRIORITY => priority = Some(attribute.value.priority),
+            Attribute::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION => {
+                let cluster = attribute.value.clusterDim;
+                if [cluster.x, cluster.y, cluster.z] != [1, 1, 1] {
+                    return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+                }
+            }
+            // Hints on caches, policies and overlap: what they promise holds without them.
+            _ => {}
+        }
+    }
+    let stream = if config.hStream.0.is_null() { default } else { config.hStream };
+    let wanted = Wanted {
+        grid: [config.gridDimX, config.gridDimY, config.gridDimZ],
+        block: [config.blockDimX, config.blockDimY, config.blockDimZ],
+        dynamic_shared: config.sharedMemBytes,
+        parameters,
+        extra,
+    };
+    launch(function, stream, &wanted, cooperative, priority)
+}

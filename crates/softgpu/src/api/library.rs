@@ -1,0 +1,130 @@
+//! Libraries and their kernels: modules that belong to no context.
+
+use super::module::{ErrorLog, file_image};
+use super::{as_pointer, require, text};
+use crate::boundary::{Outcome, give, give_if_asked};
+use crate::module::{self, Module};
+use core::ffi::{c_char, c_int, c_uint, c_void};
+use detshare_cuda::types::{
+    CUdevice, CUdeviceptr, CUdeviceptr_v2, CUfunction, CUfunction_attribute, CUjit_option, CUkernel, CUlibrary,
+    CUlibraryOption, CUmodule,
+};
+
+pub(crate) unsafe fn cuLibraryLoadData(
+    loaded: *mut CUlibrary,
+    image: *const c_void,
+    options: *mut CUjit_option,
+    values: *mut *mut c_void,
+    count: c_uint,
+    _library_options: *mut CUlibraryOption,
+    _library_values: *mut *mut c_void,
+    _library_count: c_uint,
+) -> Outcome {
+    require(!loaded.is_null())?;
+    let log = ErrorLog::find(count, options, values);
+    let library = log.report(Module::load(&module::sources(image)?, None))?;
+    give(loaded, CUlibrary(as_pointer(library.handle)))
+}
+
+pub(crate) unsafe fn cuLibraryLoadFromFile(
+    loaded: *mut CUlibrary,
+    file: *const c_char,
+    options: *mut CUjit_option,
+    values: *mut *mut c_void,
+    count: c_uint,
+    library_options: *mut CUlibraryOption,
+    library_values: *mut *mut c_void,
+    library_count: c_uint,
+) -> Outcome {
+    let image = file_image(file)?;
+    let image = image.as_ptr().cast();
+    cuLibraryLoadData(loaded, image, options, values, count, library_options, library_values, library_count)
+}
+
+pub(crate) unsafe fn cuLibraryUnload(library: CUlibrary) -> Outcome {
+    module::find(library.0.addr())?.unload();
+    Ok(())
+}
+
+pub(crate) unsafe fn cuLibraryGetKernel(kernel: *mut CUkernel, library: CUlibrary, name: *const c_char) -> Outcome {
+    let library = module::find(library.0.addr())?;
+    give(kernel, CUkernel(as_pointer(library.function(text(name)?)?.handle)))
+}
+
+pub(crate) unsafe fn cuLibraryGetKernelCount(count: *mut c_uint, library: CUlibrary) -> Outcome {
+    let library = module::find(library.0.addr())?;
+    give(count, c_uint::try_from(library.kernel_names().len()).unwrap_or(c_uint::MAX))
+}
+
+pub(crate) unsafe fn cuLibraryEnumerateKernels(kernels: *mut CUkernel, room: c_uint, library: CUlibrary) -> Outcome {
+    let library = module::find(library.0.addr())?;
+    require(!kernels.is_null())?;
+    for (index, name) in library.kernel_names().into_iter().take(room as usize).enumerate() {
+        kernels.add(index).write(CUkernel(as_pointer(library.function(name)?.handle)));
+    }
+    Ok(())
+}
+
+/// One object serves as library and as module.
+pub(crate) unsafe fn cuLibraryGetModule(module: *mut CUmodule, library: CUlibrary) -> Outcome {
+    give(module, CUmodule(as_pointer(module::find(library.0.addr())?.handle)))
+}
+
+pub(crate) unsafe fn cuLibraryGetGlobal(
+    address: *mut CUdeviceptr,
+    bytes: *mut usize,
+    library: CUlibrary,
+    name: *const c_char,
+) -> Outcome {
+    let library = module::find(library.0.addr())?;
+    let global = library.global(text(name)?)?;
+    give_if_asked(address, CUdeviceptr_v2(global.address));
+    give_if_asked(bytes, usize::try_from(global.size).unwrap_or(usize::MAX));
+    Ok(())
+}
+
+/// A kernel of a library serves as a function too.
+fn as_function(kernel: CUkernel) -> CUfunction {
+    CUfunction(kernel.0.cast())
+}
+
+pub(crate) unsafe fn cuKernelGetFunction(function: *mut CUfunction, kernel: CUkernel) -> Outcome {
+    give(function, CUfunction(as_pointer(module::find_function(as_function(kernel))?.handle)))
+}
+
+pub(crate) unsafe fn cuKernelGetLibrary(library: *mut CUlibrary, kernel: CUkernel) -> Outcome {
+    give(library, CUlibrary(as_pointer(module::find_function(as_function(kernel))?.module)))
+}
+
+pub(crate) unsafe fn cuKernelGetName(name: *mut *const c_char, kernel: CUkernel) -> Outcome {
+    super::cuFuncGetName(name, as_function(kernel))
+}
+
+pub(crate) unsafe fn cuKernelGetParamInfo(
+    kernel: CUkernel,
+    index: usize,
+    offset: *mut usize,
+    size: *mut usize,
+) -> Outcome {
+    super::cuFuncGetParamInfo(as_function(kernel), index, offset, size)
+}
+
+pub(crate) unsafe fn cuKernelGetAttribute(
+    value: *mut c_int,
+    attribute: CUfunction_attribute,
+    kernel: CUkernel,
+    device: CUdevice,
+) -> Outcome {
+    super::device::only(device)?;
+    super::cuFuncGetAttribute(value, attribute, as_function(kernel))
+}
+
+pub(crate) unsafe fn cuKernelSetAttribute(
+    attribute: CUfunction_attribute,
+    value: c_int,
+    kernel: CUkernel,
+    device: CUdevice,
+) -> Outcome {
+    super::device::only(device)?;
+    super::cuFuncSetAttribute(as_function(kernel), attribute, value)
+}

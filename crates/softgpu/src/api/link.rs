@@ -1,0 +1,99 @@
+//! The linker: collects PTX and hands back a container that holds it.
+
+use super::{as_pointer, require};
+use crate::boundary::{Outcome, give, give_if_asked};
+use crate::fatbin;
+use crate::handle::{self, Table};
+use crate::module;
+use core::ffi::{c_char, c_uint, c_void};
+use detshare_cuda::types::{CUjit_option, CUjitInputType, CUlinkState, CUresult};
+use std::sync::{Arc, Mutex};
+
+static LINKERS: Table<Linker> = Table::new();
+
+/// Texts on their way to one image.
+#[derive(Default)]
+struct Linker {
+    texts: Mutex<Vec<String>>,
+    /// Handed to the program, and its until the linker goes.
+    image: Mutex<Option<Vec<u8>>>,
+}
+
+fn find(state: CUlinkState) -> Outcome<Arc<Linker>> {
+    LINKERS.get(state.0.addr()).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+}
+
+pub(crate) unsafe fn cuLinkCreate_v2(
+    count: c_uint,
+    options: *mut CUjit_option,
+    values: *mut *mut c_void,
+    created: *mut CUlinkState,
+) -> Outcome {
+    crate::context::healthy()?;
+    require(!created.is_null())?;
+    super::module::ErrorLog::find(count, options, values);
+    let handle = handle::new();
+    LINKERS.insert(handle, Arc::default());
+    give(created, CUlinkState(as_pointer(handle)))
+}
+
+pub(crate) unsafe fn cuLinkAddData_v2(
+    state: CUlinkState,
+    kind: CUjitInputType,
+    data: *mut c_void,
+    size: usize,
+    _name: *const c_char,
+    _count: c_uint,
+    _options: *mut CUjit_option,
+    _values: *mut *mut c_void,
+) -> Outcome {
+    let linker = find(state)?;
+    require(!data.is_null() && size > 0)?;
+    let texts = match kind {
+        CUjitInputType::CU_JIT_INPUT_PTX => {
+            let bytes = core::slice::from_raw_parts(data.cast::<u8>(), size);
+            let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+            vec![String::from_utf8(text.to_vec()).map_err(|_| CUresult::CUDA_ERROR_INVALID_PTX)?]
+        }
+        CUjitInputType::CU_JIT_INPUT_FATBINARY => module::sources(data)?,
+        CUjitInputType::CU_JIT_INPUT_CUBIN
+        | CUjitInputType::CU_JIT_INPUT_OBJECT
+        | CUjitInputType::CU_JIT_INPUT_LIBRARY => {
+            return Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU);
+        }
+        _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+    };
+    for text in &texts {
+        detshare_ptx::parse(text).map_err(|_| CUresult::CUDA_ERROR_INVALID_PTX)?;
+    }
+    linker.texts.lock().expect("no panic while it is held").extend(texts);
+    Ok(())
+}
+
+pub(crate) unsafe fn cuLinkAddFile_v2(
+    state: CUlinkState,
+    kind: CUjitInputType,
+    path: *const c_char,
+    count: c_uint,
+    options: *mut CUjit_option,
+    values: *mut *mut c_void,
+) -> Outcome {
+    let mut image = super::module::file_image(path)?;
+    cuLinkAddData_v2(state, kind, image.as_mut_ptr().cast(), image.len(), core::ptr::null(), count, options, values)
+}
+
+pub(crate) unsafe fn cuLinkComplete(state: CUlinkState, image: *mut *mut c_void, size: *mut usize) -> Outcome {
+    let linker = find(state)?;
+    let texts = linker.texts.lock().expect("no panic while it is held");
+    // What could not be loaded is not handed out.
+    module::Module::load(&texts, None).map_err(|(code, _)| code)?.unload();
+    let mut linked = fatbin::link(&texts);
+    give(image, linked.as_mut_ptr().cast())?;
+    give_if_asked(size, linked.len());
+    *linker.image.lock().expect("no panic while it is held") = Some(linked);
+    Ok(())
+}
+
+pub(crate) unsafe fn cuLinkDestroy(state: CUlinkState) -> Outcome {
+    LINKERS.remove(state.0.addr()).map(|_| ()).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+}

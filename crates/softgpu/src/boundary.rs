@@ -1,0 +1,88 @@
+//! Where a program's call enters: initialised or not, codes out, panics kept in, and the log.
+
+use core::fmt::Arguments;
+use core::sync::atomic::{AtomicBool, Ordering};
+use detshare_cuda::types::CUresult;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+
+/// What a function of the driver comes to.
+pub(crate) type Outcome<T = ()> = Result<T, CUresult>;
+
+static INITIALISED: AtomicBool = AtomicBool::new(false);
+
+/// These work before `cuInit`.
+const BEFORE_INIT: [&str; 7] = [
+    "cuInit",
+    "cuDriverGetVersion",
+    "cuGetErrorName",
+    "cuGetErrorString",
+    "cuGetProcAddress",
+    "cuGetProcAddress_v2",
+    "cuGetExportTable",
+];
+
+pub(crate) fn initialise() {
+    INITIALISED.store(true, Ordering::Release);
+}
+
+/// Runs one function of the driver for a program.
+pub(crate) fn call(name: &'static str, body: impl FnOnce() -> Outcome) -> CUresult {
+    if !INITIALISED.load(Ordering::Acquire) && !BEFORE_INIT.contains(&name) {
+        return CUresult::CUDA_ERROR_NOT_INITIALIZED;
+    }
+    if crate::engine::in_host_function() && !BEFORE_INIT.contains(&name) {
+        return CUresult::CUDA_ERROR_NOT_PERMITTED;
+    }
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => CUresult::CUDA_SUCCESS,
+        Ok(Err(code)) => code,
+        Err(_) => {
+            log(format_args!("internal error in {name}"));
+            CUresult::CUDA_ERROR_UNKNOWN
+        }
+    }
+}
+
+/// What a function returns that is not there.
+pub(crate) fn not_supported(name: &'static str) -> CUresult {
+    log(format_args!("{name} is not supported"));
+    CUresult::CUDA_ERROR_NOT_SUPPORTED
+}
+
+/// One line on standard error, if `DETSHARE_LOG` is set.
+pub(crate) fn log(text: Arguments<'_>) {
+    static ASKED: OnceLock<bool> = OnceLock::new();
+    let asked =
+        ASKED.get_or_init(|| std::env::var_os("DETSHARE_LOG").is_some_and(|value| !value.is_empty() && value != "0"));
+    if *asked {
+        let line = format!("detshare-softgpu[{}]: {text}\n", std::process::id());
+        // A closed standard error is not the program's problem.
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+}
+
+/// Writes a result where the program wants it.
+///
+/// # Safety
+/// `place` is NULL or can be written.
+pub(crate) unsafe fn give<T>(place: *mut T, value: T) -> Outcome {
+    if place.is_null() {
+        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    // SAFETY: not NULL, and the caller's promise.
+    unsafe { place.write(value) };
+    Ok(())
+}
+
+/// Writes a result if the program wants it.
+///
+/// # Safety
+/// `place` is NULL or can be written.
+pub(crate) unsafe fn give_if_asked<T>(place: *mut T, value: T) {
+    if !place.is_null() {
+        // SAFETY: not NULL, and the caller's promise.
+        unsafe { place.write(value) };
+    }
+}

@@ -1,0 +1,255 @@
+//! Contexts: an address space, a lane, and the streams in it.
+//!
+//! A green context shares the primary context's address space, and with it the sticky error; it differs in its
+//! lane.
+
+use crate::boundary::Outcome;
+use crate::engine::{Done, Fate};
+use crate::handle::{self, Table};
+use crate::memory;
+use crate::sm::Lane;
+use crate::stream::{self, Stream};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use detshare_cuda::types::CUresult;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::thread::ThreadId;
+
+pub(crate) static CONTEXTS: Table<Context> = Table::new();
+
+/// How a context came to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Primary,
+    Created,
+    Green,
+}
+
+/// A context.
+pub(crate) struct Context {
+    pub(crate) handle: usize,
+    pub(crate) kind: Kind,
+    /// Never used twice.
+    pub(crate) id: u64,
+    pub(crate) flags: AtomicU32,
+    pub(crate) fate: Arc<Fate>,
+    pub(crate) lane: Arc<Lane>,
+    streams: Mutex<Streams>,
+    /// Device memory that goes when the context goes.
+    pub(crate) allocations: Mutex<HashSet<u64>>,
+    /// By limit.
+    pub(crate) limits: Mutex<HashMap<u32, usize>>,
+    destroyed: AtomicBool,
+}
+
+/// The streams of a context. Held while work is submitted, so that the order against the legacy stream is one.
+#[derive(Default)]
+pub(crate) struct Streams {
+    pub(crate) all: Vec<Weak<Stream>>,
+    /// What destroyed streams have still to do.
+    pub(crate) orphans: Vec<(stream::Kind, Arc<Done>)>,
+    legacy: Option<Arc<Stream>>,
+    per_thread: HashMap<ThreadId, Arc<Stream>>,
+}
+
+impl Context {
+    pub(crate) fn new(kind: Kind, flags: u32, lane: Arc<Lane>, fate: Arc<Fate>) -> Arc<Self> {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let context = Arc::new(Self {
+            handle: handle::new(),
+            kind,
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            flags: AtomicU32::new(flags),
+            fate,
+            lane,
+            streams: Mutex::default(),
+            allocations: Mutex::default(),
+            limits: Mutex::default(),
+            destroyed: AtomicBool::new(false),
+        });
+        CONTEXTS.insert(context.handle, Arc::clone(&context));
+        context
+    }
+
+    pub(crate) fn streams(&self) -> MutexGuard<'_, Streams> {
+        self.streams.lock().expect("no panic while it is held")
+    }
+
+    pub(crate) fn is_destroyed(&self) -> bool {
+        self.destroyed.load(Ordering::Acquire)
+    }
+
+    /// The default stream of the whole context.
+    pub(crate) fn legacy_stream(self: &Arc<Self>) -> Arc<Stream> {
+        let mut streams = self.streams();
+        if let Some(legacy) = &streams.legacy {
+            return Arc::clone(legacy);
+        }
+        let legacy = Stream::new(self, stream::Kind::Legacy, 0);
+        streams.all.push(Arc::downgrade(&legacy));
+        streams.legacy = Some(Arc::clone(&legacy));
+        legacy
+    }
+
+    /// The default stream of the calling thread.
+    pub(crate) fn thread_stream(self: &Arc<Self>) -> Arc<Stream> {
+        let mut streams = self.streams();
+        if let Some(stream) = streams.per_thread.get(&std::thread::current().id()) {
+            return Arc::clone(stream);
+        }
+        let stream = Stream::new(self, stream::Kind::Blocking, 0);
+        streams.all.push(Arc::downgrade(&stream));
+        streams.per_thread.insert(std::thread::current().id(), Arc::clone(&stream));
+        stream
+    }
+
+    /// The streams that there are now.
+    pub(crate) fn living_streams(&self) -> Vec<Arc<Stream>> {
+        let mut streams = self.streams();
+        streams.all.retain(|stream| stream.strong_count() > 0);
+        streams.all.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Waits for all work in all its streams.
+    pub(crate) fn synchronise(&self) -> Outcome {
+        let orphans: Vec<_> = self.streams().orphans.drain(..).collect();
+        for (_, done) in orphans {
+            done.wait();
+        }
+        for stream in self.living_streams() {
+            stream.tail().wait();
+        }
+        self.fate.check()
+    }
+
+    /// Ends the context: its work is waited for, its memory goes.
+    pub(crate) fn destroy(&self) {
+        // A poisoned context has nothing to wait for, and ends all the same.
+        let _ = self.synchronise();
+        self.destroyed.store(true, Ordering::Release);
+        CONTEXTS.remove(self.handle);
+        let mut streams = self.streams();
+        streams.legacy = None;
+        streams.per_thread.clear();
+        for address in self.allocations.lock().expect("no panic while it is held").drain() {
+            memory::free(address);
+        }
+    }
+}
+
+thread_local! {
+    static CURRENT: RefCell<Vec<Arc<Context>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The calling thread's context, dead or alive.
+pub(crate) fn top() -> Option<Arc<Context>> {
+    CURRENT.with_borrow(|stack| stack.last().cloned())
+}
+
+/// The calling thread's context, as work needs it.
+pub(crate) fn current() -> Outcome<Arc<Context>> {
+    let context = top().ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
+    if context.is_destroyed() {
+        return Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    }
+    Ok(context)
+}
+
+/// The calling thread's context, which must not have failed.
+pub(crate) fn healthy() -> Outcome<Arc<Context>> {
+    let context = current()?;
+    context.fate.check()?;
+    Ok(context)
+}
+
+pub(crate) fn push(context: Arc<Context>) {
+    CURRENT.with_borrow_mut(|stack| stack.push(context));
+}
+
+pub(crate) fn pop() -> Option<Arc<Context>> {
+    CURRENT.with_borrow_mut(Vec::pop)
+}
+
+/// Replaces the top of the stack; None takes it away.
+pub(crate) fn set(context: Option<Arc<Context>>) {
+    CURRENT.with_borrow_mut(|stack| {
+        stack.pop();
+        stack.extend(context);
+    });
+}
+
+/// The context with that handle.
+pub(crate) fn find(handle: usize) -> Outcome<Arc<Context>> {
+    CONTEXTS.get(handle).ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)
+}
+
+/// The primary context, with how often it was retained.
+#[derive(Default)]
+struct Primary {
+    context: Option<Arc<Context>>,
+    retained: usize,
+    flags: u32,
+}
+
+static PRIMARY: Mutex<Primary> = Mutex::new(Primary { context: None, retained: 0, flags: 0 });
+
+fn primary() -> MutexGuard<'static, Primary> {
+    PRIMARY.lock().expect("no panic while it is held")
+}
+
+/// The primary context, made if there is none.
+pub(crate) fn retain_primary() -> Arc<Context> {
+    let mut primary = primary();
+    primary.retained += 1;
+    let flags = primary.flags;
+    let make = || Context::new(Kind::Primary, flags, Arc::new(Lane::full()), Arc::default());
+    Arc::clone(primary.context.get_or_insert_with(make))
+}
+
+/// Gives one retention back; the last one ends the context.
+pub(crate) fn release_primary() -> Outcome {
+    let mut primary = primary();
+    if primary.retained == 0 {
+        return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
+    }
+    primary.retained -= 1;
+    if primary.retained == 0 {
+        return end(primary);
+    }
+    Ok(())
+}
+
+/// Ends the primary context whoever holds it.
+pub(crate) fn reset_primary() -> Outcome {
+    end(primary())
+}
+
+fn end(mut primary: MutexGuard<'_, Primary>) -> Outcome {
+    let context = primary.context.take();
+    drop(primary);
+    if let Some(context) = context {
+        context.destroy();
+    }
+    Ok(())
+}
+
+/// The flags, and whether there is a primary context.
+pub(crate) fn primary_state() -> (u32, bool) {
+    let primary = primary();
+    let flags = primary.context.as_ref().map_or(primary.flags, |context| context.flags.load(Ordering::Relaxed));
+    (flags, primary.context.is_some())
+}
+
+pub(crate) fn set_primary_flags(flags: u32) {
+    let mut primary = primary();
+    primary.flags = flags;
+    if let Some(context) = &primary.context {
+        context.flags.store(flags, Ordering::Relaxed);
+    }
+}
+
+/// The primary context if there is one.
+pub(crate) fn primary_if_there() -> Option<Arc<Context>> {
+    primary().context.clone()
+}

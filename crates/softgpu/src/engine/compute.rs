@@ -1,0 +1,281 @@
+//! The compute threads: run the blocks of all running kernels.
+//!
+//! Blocks run in slices and take turns, so blocks that wait for other blocks, other kernels or the host make
+//! progress whatever the number of cores. As many blocks of a kernel are on the way at once as would be
+//! resident on the SMs of its lane. A block keeps an SM busy for its modelled time (`sm`); a kernel is complete
+//! when its last block has ended and that time has passed.
+
+use super::{Done, Fate, complete_at, now};
+use crate::boundary::log;
+use crate::device;
+use crate::exec::interface::{FaultKind, Progress, Shape};
+use crate::exec::{Block, Kernel};
+use crate::sm::{self, Lane};
+use detshare_cuda::types::CUresult;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Warp instructions that a block runs before another one gets its turn.
+const SLICE: u64 = 50_000;
+/// Blocks that a thread takes at once: short blocks would otherwise spend their time at the lock.
+const BATCH: u64 = 64;
+/// How far ahead of the clock the SMs are filled: what a killed process leaves behind is over after that.
+const HORIZON_NS: u64 = 2_000_000;
+/// How long a thread waits when all blocks that could run only wait themselves.
+const IDLE: Duration = Duration::from_micros(50);
+
+/// A kernel to run.
+pub(crate) struct Launch {
+    pub(crate) kernel: Arc<Kernel>,
+    pub(crate) shape: Arc<Shape>,
+    pub(crate) lane: Arc<Lane>,
+    /// As of streams: lower goes first.
+    pub(crate) priority: i32,
+}
+
+struct Running {
+    launch: Arc<Launch>,
+    done: Arc<Done>,
+    fate: Arc<Fate>,
+    blocks: u64,
+    most_resident: u64,
+    next: u64,
+    resident: u64,
+    parked: VecDeque<Block>,
+    /// When the modelled time of its blocks is over.
+    ends: u64,
+    number: u64,
+}
+
+#[derive(Default)]
+struct Kernels {
+    running: Vec<Running>,
+    next_number: u64,
+    /// Where the search for a block goes on, so that kernels take turns.
+    turn: usize,
+}
+
+struct Compute {
+    kernels: Mutex<Kernels>,
+    changed: Condvar,
+}
+
+static COMPUTE: LazyLock<&'static Compute> = LazyLock::new(|| {
+    let compute: &'static Compute = Box::leak(Box::new(Compute { kernels: Mutex::default(), changed: Condvar::new() }));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    for number in 0..threads {
+        std::thread::Builder::new()
+            .name(format!("softgpu-{number}"))
+            .spawn(move || work(compute))
+            .expect("the system has room for a thread");
+    }
+    compute
+});
+
+/// Has the kernel run; completes it when it is over.
+pub(super) fn start(launch: Launch, done: Arc<Done>, fate: Arc<Fate>) {
+    let shape = &launch.shape;
+    let blocks = shape.grid.iter().map(|count| u64::from(*count)).product();
+    let most_resident = u64::from(resident_per_sm(&launch)).max(1) * launch.lane.sms().len() as u64;
+    let mut kernels = lock();
+    let number = kernels.next_number;
+    kernels.next_number += 1;
+    kernels.running.push(Running {
+        launch: Arc::new(launch),
+        done,
+        fate,
+        blocks,
+        most_resident,
+        next: 0,
+        resident: 0,
+        parked: VecDeque::new(),
+        ends: 0,
+        number,
+    });
+    COMPUTE.changed.notify_all();
+}
+
+/// How many blocks of the launch fit one SM.
+fn resident_per_sm(launch: &Launch) -> u32 {
+    let threads = launch.shape.block.iter().product::<u32>().max(1).next_multiple_of(device::WARP);
+    let shared =
+        launch.kernel.properties.shared_bytes + launch.shape.dynamic_shared + device::RESERVED_SHARED_PER_BLOCK;
+    (device::MOST_THREADS_PER_SM / threads).min(device::MOST_BLOCKS_PER_SM).min(device::SHARED_PER_SM / shared)
+}
+
+fn lock() -> MutexGuard<'static, Kernels> {
+    COMPUTE.kernels.lock().expect("no panic while it is held")
+}
+
+/// What a thread takes from a kernel.
+struct Share {
+    launch: Arc<Launch>,
+    number: u64,
+    parked: Option<Block>,
+    fresh: std::ops::Range<u64>,
+}
+
+fn work(compute: &'static Compute) {
+    let mut idle_turns = 0_usize;
+    let mut kernels = compute.kernels.lock().expect("no panic while it is held");
+    loop {
+        let Some(share) = kernels.take() else {
+            let pause = kernels.pause();
+            kernels = match pause {
+                None => compute.changed.wait(kernels).expect("no panic while it is held"),
+                Some(pause) => compute.changed.wait_timeout(kernels, pause).expect("no panic while it is held").0,
+            };
+            continue;
+        };
+        let waiting = kernels.running.iter().map(|kernel| kernel.parked.len()).sum::<usize>();
+        drop(kernels);
+        let result = run(share);
+        idle_turns = if result.idle { idle_turns + 1 } else { 0 };
+        if idle_turns > waiting {
+            // Everything that there is to run only waits.
+            std::thread::sleep(IDLE);
+            idle_turns = 0;
+        }
+        kernels = compute.kernels.lock().expect("no panic while it is held");
+        let over = kernels.give_back(result);
+        compute.changed.notify_all();
+        if let Some((ends, done)) = over {
+            // What waits for it may be a kernel, which needs the lock to start.
+            drop(kernels);
+            complete_at(ends, &done);
+            kernels = compute.kernels.lock().expect("no panic while it is held");
+        }
+    }
+}
+
+/// What became of a share.
+struct Ran {
+    number: u64,
+    finished: u64,
+    parked: Vec<Block>,
+    ends: u64,
+    fault: Option<CUresult>,
+    idle: bool,
+}
+
+fn run(share: Share) -> Ran {
+    let launch = share.launch;
+    let mut ran = Ran { number: share.number, finished: 0, parked: Vec::new(), ends: 0, fault: None, idle: false };
+    let fresh = share.fresh.map(|index| new_block(&launch, index));
+    for mut block in share.parked.into_iter().chain(fresh) {
+        match block.run(SLICE) {
+            Progress::Finished => {
+                ran.finished += 1;
+                ran.ends = ran.ends.max(launch.lane.occupy(sm::modelled_ns(block.warp_instructions())));
+            }
+            Progress::Yielded => ran.parked.push(block),
+            Progress::Idle => {
+                ran.idle = true;
+                ran.parked.push(block);
+            }
+            Progress::Fault(fault) => {
+                log(format_args!("{:?}: {}", fault.kind, fault.place));
+                ran.fault = Some(code(fault.kind));
+                break;
+            }
+        }
+    }
+    ran
+}
+
+fn new_block(launch: &Launch, index: u64) -> Block {
+    let [x, y, _] = launch.shape.grid.map(u64::from);
+    #[allow(clippy::cast_possible_truncation, reason = "each part is below a 32-bit extent of the grid")]
+    let index_3d = [(index % x) as u32, (index / x % y) as u32, (index / (x * y)) as u32];
+    let sms = launch.lane.sms();
+    #[allow(clippy::cast_possible_truncation, reason = "below the number of SMs")]
+    let sm = sms[(index % sms.len() as u64) as usize];
+    Block::new(&launch.kernel, &launch.shape, index_3d, sm)
+}
+
+/// What a GPU reports.
+fn code(kind: FaultKind) -> CUresult {
+    match kind {
+        FaultKind::IllegalAddress => CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+        FaultKind::MisalignedAddress => CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
+        FaultKind::InvalidProgramCounter => CUresult::CUDA_ERROR_INVALID_PC,
+        FaultKind::StackOverflow => CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR,
+        FaultKind::Trap | FaultKind::Deadlock => CUresult::CUDA_ERROR_LAUNCH_FAILED,
+    }
+}
+
+impl Kernels {
+    /// Something to run: of the highest priority first, of equals in turn.
+    fn take(&mut self) -> Option<Share> {
+        let count = self.running.len();
+        let best = self.running.iter().filter(|kernel| kernel.has_work()).map(|kernel| kernel.launch.priority).min()?;
+        for step in 0..count {
+            let index = (self.turn + step) % count;
+            let kernel = &mut self.running[index];
+            if kernel.launch.priority == best && kernel.has_work() {
+                self.turn = index + 1;
+                return Some(kernel.take());
+            }
+        }
+        None
+    }
+
+    /// How long there is nothing to run because the SMs are filled ahead; None where nothing runs at all.
+    fn pause(&self) -> Option<Duration> {
+        let free = self
+            .running
+            .iter()
+            .filter(|kernel| kernel.next < kernel.blocks)
+            .map(|kernel| kernel.launch.lane.free_at())
+            .min();
+        free.map(|free| Duration::from_nanos(free.saturating_sub(now() + HORIZON_NS)).max(Duration::from_micros(20)))
+    }
+
+    /// Returns the kernel's completion and its modelled end if this was the last of it.
+    fn give_back(&mut self, ran: Ran) -> Option<(u64, Arc<Done>)> {
+        let index = self.running.iter().position(|kernel| kernel.number == ran.number)?;
+        let kernel = &mut self.running[index];
+        kernel.resident -= ran.finished;
+        kernel.ends = kernel.ends.max(ran.ends);
+        kernel.parked.extend(ran.parked);
+        if let Some(code) = ran.fault {
+            kernel.fate.poison(code);
+            return Some((0, self.running.swap_remove(index).done));
+        }
+        if kernel.next == kernel.blocks && kernel.resident == 0 {
+            let kernel = self.running.swap_remove(index);
+            return Some((kernel.ends, kernel.done));
+        }
+        None
+    }
+}
+
+impl Running {
+    fn has_work(&self) -> bool {
+        !self.parked.is_empty() || self.may_begin()
+    }
+
+    /// Whether another block would be resident, and the SMs are not filled too far ahead.
+    fn may_begin(&self) -> bool {
+        self.next < self.blocks
+            && self.resident < self.most_resident
+            && self.launch.lane.free_at() <= now() + HORIZON_NS
+    }
+
+    fn take(&mut self) -> Share {
+        let may_begin = self.may_begin();
+        let parked = self.parked.pop_front();
+        let fresh = if may_begin {
+            let room = (self.most_resident - self.resident).min(self.blocks - self.next);
+            // A fair share, so that the last blocks do not end up with one thread.
+            let count = (room / 4).clamp(1, BATCH);
+            self.next..self.next + count
+        } else {
+            self.next..self.next
+        };
+        self.next = fresh.end;
+        self.resident += fresh.end - fresh.start;
+        Share { launch: Arc::clone(&self.launch), number: self.number, parked, fresh }
+    }
+}

@@ -1,0 +1,72 @@
+//! Events: a point in a stream.
+
+use crate::boundary::Outcome;
+use crate::context::Context;
+use crate::engine::{Done, Work};
+use crate::graph::capture;
+use crate::handle::Table;
+use crate::stream::Stream;
+use detshare_cuda::types::{CUevent, CUresult};
+use std::sync::{Arc, Mutex};
+
+pub(crate) static EVENTS: Table<Event> = Table::new();
+
+/// `CU_EVENT_DISABLE_TIMING`.
+pub(crate) const DISABLE_TIMING: u32 = 2;
+
+/// An event.
+pub(crate) struct Event {
+    pub(crate) handle: usize,
+    pub(crate) context: Arc<Context>,
+    pub(crate) flags: u32,
+    /// The completion of what was in the stream when it was recorded; None before that.
+    pub(crate) recorded: Mutex<Option<Arc<Done>>>,
+    /// Where in a capture it was recorded last.
+    pub(crate) captured: Mutex<Option<capture::Point>>,
+}
+
+impl Event {
+    /// The completion, where it was recorded.
+    pub(crate) fn done(&self) -> Option<Arc<Done>> {
+        self.recorded.lock().expect("no panic while it is held").clone()
+    }
+
+    /// Refuses to look at an event that is part of a capture: the capture is void from then on.
+    pub(crate) fn forbid_if_captured(&self) -> Outcome {
+        match &*self.captured.lock().expect("no panic while it is held") {
+            Some(point) => {
+                point.invalidate();
+                Err(CUresult::CUDA_ERROR_CAPTURED_EVENT)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Records it in the stream.
+    pub(crate) fn record(self: &Arc<Self>, stream: &Arc<Stream>) -> Outcome {
+        if capture::record_event(stream, self)? {
+            return Ok(());
+        }
+        stream.context.fate.check()?;
+        let done = stream.submit(Work::Nothing, &[]);
+        *self.recorded.lock().expect("no panic while it is held") = Some(done);
+        *self.captured.lock().expect("no panic while it is held") = None;
+        Ok(())
+    }
+
+    /// Has the stream wait for it.
+    pub(crate) fn wait_in(self: &Arc<Self>, stream: &Arc<Stream>) -> Outcome {
+        if capture::wait_event(stream, self)? {
+            return Ok(());
+        }
+        stream.context.fate.check()?;
+        if let Some(done) = self.done() {
+            stream.submit(Work::Nothing, &[done]);
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn find(event: CUevent) -> Outcome<Arc<Event>> {
+    EVENTS.get(event.0.addr()).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+}

@@ -1,0 +1,214 @@
+//! One block of a launch: its warps, its shared memory, its barriers.
+
+use super::interface::{Fault, FaultKind, Progress, Shape};
+use super::program::{Kernel, RESERVED_SHARED};
+use super::special;
+use super::warp::Warp;
+use std::sync::Arc;
+
+/// Barriers of a block.
+pub(super) const BARRIERS: usize = 16;
+
+/// How many instructions a warp runs before the next one's turn.
+const TURN: u64 = 1024;
+
+/// What a block's warps have in common.
+#[derive(Debug)]
+pub(super) struct Surroundings {
+    pub(super) kernel: Arc<Kernel>,
+    pub(super) shape: Arc<Shape>,
+    pub(super) index: [u32; 3],
+    pub(super) sm: u32,
+    pub(super) shared: Vec<u8>,
+    pub(super) barriers: [BarrierState; BARRIERS],
+    /// Threads that have not ended.
+    pub(super) live: u32,
+    /// Lanes came to a barrier or ended, which others may have waited for.
+    pub(super) stirred: bool,
+    /// Whether kernels may access all bytes from an address on.
+    pub(super) is_mapped: fn(u64, u64) -> bool,
+}
+
+/// What has come to a barrier since it last opened, besides the lanes that wait there.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct BarrierState {
+    /// Some thread has come.
+    pub(super) used: bool,
+    /// Threads that did not wait.
+    pub(super) arrived: u32,
+    /// How many it waits for; all where None.
+    pub(super) threads: Option<u32>,
+    /// Threads with a predicate to reduce,
+    pub(super) asked: u32,
+    /// and those whose predicate was true.
+    pub(super) held: u32,
+}
+
+/// One block of a launch. It can be run a slice at a time, by any thread.
+#[derive(Debug)]
+pub(crate) struct Block {
+    surroundings: Surroundings,
+    warps: Vec<Warp>,
+    /// Whose turn it is.
+    next: usize,
+}
+
+impl Surroundings {
+    pub(super) fn threads(&self) -> u32 {
+        self.shape.block.iter().fold(1, |product, size| product.saturating_mul(*size))
+    }
+
+    /// The index of a thread.
+    pub(super) fn thread(&self, warp: u32, lane: usize) -> [u32; 3] {
+        let [width, height, _] = self.shape.block.map(|size| size.max(1));
+        let number = warp * 32 + u32::try_from(lane).unwrap_or_default();
+        [number % width, number / width % height, number / width / height]
+    }
+}
+
+impl Block {
+    /// The block with that index, before its first instruction, as one that runs on that SM.
+    pub(crate) fn new(kernel: &Arc<Kernel>, shape: &Arc<Shape>, index: [u32; 3], sm: u32) -> Self {
+        Self::with_memory(kernel, shape, index, sm, crate::memory::access::is_mapped)
+    }
+
+    /// A block that asks elsewhere which memory it may access.
+    pub(super) fn with_memory(
+        kernel: &Arc<Kernel>,
+        shape: &Arc<Shape>,
+        index: [u32; 3],
+        sm: u32,
+        is_mapped: fn(u64, u64) -> bool,
+    ) -> Self {
+        let shared =
+            u64::from(RESERVED_SHARED) + u64::from(kernel.properties.shared_bytes) + u64::from(shape.dynamic_shared);
+        let mut surroundings = Surroundings {
+            kernel: Arc::clone(kernel),
+            shape: Arc::clone(shape),
+            index,
+            sm,
+            shared: vec![0; usize::try_from(shared).unwrap_or_default()],
+            barriers: [BarrierState::default(); BARRIERS],
+            live: 0,
+            stirred: false,
+            is_mapped,
+        };
+        let threads = surroundings.threads();
+        surroundings.live = threads;
+        let warps = (0..threads.div_ceil(32)).map(|number| {
+            let lanes = match threads - number * 32 {
+                some @ 1..32 => (1 << some) - 1,
+                _ => u32::MAX,
+            };
+            Warp::new(number, lanes, &surroundings)
+        });
+        let warps = warps.collect();
+        Self { surroundings, warps, next: 0 }
+    }
+
+    /// Runs for at most that many instructions, counted once for a warp.
+    pub(crate) fn run(&mut self, slice: u64) -> Progress {
+        let program = Arc::clone(&self.surroundings.kernel.program);
+        let mut left = slice;
+        loop {
+            let mut ran = false;
+            for _ in 0..self.warps.len() {
+                let warp = &mut self.warps[self.next];
+                if warp.asleep != 0 {
+                    warp.wake(special::clock());
+                }
+                if warp.ready != 0 {
+                    if left == 0 {
+                        return Progress::Yielded;
+                    }
+                    ran = true;
+                    let mut budget = left.min(TURN);
+                    left -= budget;
+                    let result = warp.run(&program, &mut self.surroundings, &mut budget);
+                    left += budget;
+                    if let Err(fault) = result {
+                        return Progress::Fault(*fault);
+                    }
+                    if self.surroundings.stirred {
+                        self.settle();
+                    }
+                }
+                self.next = (self.next + 1) % self.warps.len();
+            }
+            if self.surroundings.live == 0 {
+                return Progress::Finished;
+            }
+            if ran {
+                continue;
+            }
+            if self.warps.iter().any(|warp| warp.asleep != 0) {
+                return Progress::Idle;
+            }
+            let mut alone = false;
+            for warp in &mut self.warps {
+                alone |= warp.go_alone();
+            }
+            if !alone {
+                return Progress::Fault(self.deadlock());
+            }
+        }
+    }
+
+    /// Instructions so far, counted once for a warp.
+    pub(crate) fn warp_instructions(&self) -> u64 {
+        self.warps.iter().map(|warp| warp.warp_instructions).sum()
+    }
+
+    /// Instructions so far, counted for each thread.
+    #[allow(dead_code, reason = "tests measure the rate by it")]
+    pub(crate) fn thread_instructions(&self) -> u64 {
+        self.warps.iter().map(|warp| warp.thread_instructions).sum()
+    }
+
+    /// Opens the barriers that nobody is missing at.
+    fn settle(&mut self) {
+        let surroundings = &mut self.surroundings;
+        surroundings.stirred = false;
+        for number in 0..BARRIERS {
+            let state = surroundings.barriers[number];
+            if !state.used {
+                continue;
+            }
+            let waiting: u32 = self.warps.iter().map(|warp| warp.at_barrier[number].count_ones()).sum();
+            let open = match state.threads {
+                None => waiting + state.arrived >= surroundings.live,
+                Some(threads) => {
+                    // A whole warp counts as 32 threads, whatever has ended.
+                    let ended = |warp: &Warp| match warp.at_barrier[number] {
+                        0 => 0,
+                        lanes if lanes == warp.alive => (!warp.alive).count_ones(),
+                        _ => 0,
+                    };
+                    let missing: u32 = self.warps.iter().map(ended).sum();
+                    waiting + missing + state.arrived >= threads
+                }
+            };
+            if open {
+                surroundings.barriers[number] = BarrierState::default();
+                for warp in &mut self.warps {
+                    warp.release(&surroundings.kernel.program, number, state.held, state.asked);
+                }
+            }
+        }
+    }
+
+    fn deadlock(&self) -> Fault {
+        let name = &self.surroundings.kernel.properties.name;
+        let [x, y, z] = self.surroundings.index;
+        let waiting: Vec<_> = (0..BARRIERS)
+            .filter(|number| self.warps.iter().any(|warp| warp.at_barrier[*number] != 0))
+            .map(|number| number.to_string())
+            .collect();
+        let place = format!(
+            "kernel {name}, block ({x}, {y}, {z}): all {} threads left wait for others (barriers: {})",
+            self.surroundings.live,
+            waiting.join(", "),
+        );
+        Fault { kind: FaultKind::Deadlock, place }
+    }
+}

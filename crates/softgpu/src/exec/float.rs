@@ -1,0 +1,389 @@
+//! Floating-point arithmetic.
+//!
+//! What rounds to nearest even is done by the CPU; other roundings and half formats are in [`soft`]. Where PTX
+//! allows an approximation, the result is the one of `f64` arithmetic, rounded.
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "an f64 that stands for an f32 result is rounded by the conversion, and half formats are low bits"
+)]
+
+use super::lanes::{Registers, map1, map2, map3};
+use super::op::{Float1, Float2, FloatMode, FloatTest, FloatType, Rounding, Slot};
+use super::soft::{self, Format};
+
+/// What `f32` operations give that have no result.
+const NAN32: u32 = 0x7fff_ffff;
+const SIGN32: u32 = 1 << 31;
+const SIGN64: u64 = 1 << 63;
+
+const QUIET64: u64 = 1 << 51;
+/// What `f64` operations give that have neither a result nor a NaN to pass on.
+const NAN64: u64 = 0xfff8_0000_0000_0000;
+
+/// The bits of a result. Unlike `f32`, `f64` passes NaNs on: the first of these operands that is one.
+#[inline(always)]
+fn bits64<const N: usize>(value: f64, operands: [u64; N]) -> u64 {
+    if !value.is_nan() {
+        return value.to_bits();
+    }
+    operands
+        .into_iter()
+        .rev()
+        .fold(NAN64, |nan, operand| if f64::from_bits(operand).is_nan() { operand | QUIET64 } else { nan })
+}
+
+/// The bits of a result, with the one NaN that the GPU has.
+#[inline(always)]
+fn bits32(value: f32) -> u32 {
+    if value.is_nan() { NAN32 } else { value.to_bits() }
+}
+
+/// A zero for a subnormal number.
+#[inline(always)]
+pub(super) fn flush32(bits: u32) -> u32 {
+    if bits & 0x7f80_0000 == 0 { bits & SIGN32 } else { bits }
+}
+
+impl FloatType {
+    pub(super) fn format(self) -> Format {
+        match self {
+            Self::F16 => soft::F16,
+            Self::Bf16 => soft::BF16,
+            Self::F32 => soft::F32,
+            Self::F64 => soft::F64,
+        }
+    }
+}
+
+impl FloatMode {
+    /// To nearest, and nothing else asked for.
+    pub(super) const PLAIN: Self = Self {
+        rounding: Rounding::Nearest,
+        flush: false,
+        saturate: false,
+        relu: false,
+        keep_nan: false,
+        integral: false,
+    };
+
+    fn is(self, flush: bool) -> bool {
+        self == Self { flush, ..Self::PLAIN }
+    }
+
+    #[inline(always)]
+    fn operand(self, ty: FloatType, bits: u64) -> u64 {
+        if self.flush { ty.format().flush(bits) } else { bits }
+    }
+
+    /// What is done to a result before it is written.
+    #[inline(always)]
+    pub(super) fn result(self, ty: FloatType, bits: u64) -> u64 {
+        let bits = if self.flush { ty.format().flush(bits) } else { bits };
+        if self.saturate {
+            saturate(ty, bits)
+        } else if self.relu {
+            relu(ty, bits)
+        } else {
+            bits
+        }
+    }
+}
+
+/// Clamped to 0..1; a NaN is 0.
+fn saturate(ty: FloatType, bits: u64) -> u64 {
+    let value = to_f64(ty, bits);
+    if value >= 1.0 {
+        soft::convert(1f64.to_bits(), soft::F64, ty.format(), Rounding::Nearest)
+    } else if value > 0.0 {
+        bits
+    } else {
+        0
+    }
+}
+
+/// At least 0; a NaN stays one.
+fn relu(ty: FloatType, bits: u64) -> u64 {
+    let value = to_f64(ty, bits);
+    if value.is_nan() {
+        ty.format().nan()
+    } else if value > 0.0 {
+        bits
+    } else {
+        0
+    }
+}
+
+fn to_f64(ty: FloatType, bits: u64) -> f64 {
+    match ty {
+        FloatType::F32 => f32::from_bits(bits as u32).into(),
+        FloatType::F64 => f64::from_bits(bits),
+        _ => f64::from_bits(soft::convert(bits, ty.format(), soft::F64, Rounding::Nearest)),
+    }
+}
+
+fn from_f64(ty: FloatType, value: f64) -> u64 {
+    match ty {
+        FloatType::F32 => bits32(value as f32).into(),
+        FloatType::F64 => value.to_bits(),
+        _ => soft::convert(value.to_bits(), soft::F64, ty.format(), Rounding::Nearest),
+    }
+}
+
+/// `fma`, the hottest of all.
+pub(super) fn fma(r: &mut Registers, ty: FloatType, mode: FloatMode, d: Slot, abc: [Slot; 3], mask: u32) {
+    match ty {
+        FloatType::F32 if mode.is(false) => map3(r, d, abc, mask, |a: u32, b: u32, c: u32| {
+            bits32(f32::from_bits(a).mul_add(f32::from_bits(b), f32::from_bits(c)))
+        }),
+        FloatType::F32 if mode.is(true) => map3(r, d, abc, mask, |a: u32, b: u32, c: u32| {
+            let [a, b, c] = [a, b, c].map(|bits| f32::from_bits(flush32(bits)));
+            flush32(bits32(a.mul_add(b, c)))
+        }),
+        FloatType::F64 if mode.is(false) => map3(r, d, abc, mask, |a: u64, b: u64, c: u64| {
+            bits64(f64::from_bits(a).mul_add(f64::from_bits(b), f64::from_bits(c)), [c, b, a])
+        }),
+        FloatType::F64 => map3(r, d, abc, mask, |a: u64, b: u64, c: u64| fma_bits(ty, mode, a, b, c)),
+        _ => map3(r, d, abc, mask, |a: u32, b: u32, c: u32| fma_bits(ty, mode, a.into(), b.into(), c.into()) as u32),
+    }
+}
+
+fn fma_bits(ty: FloatType, mode: FloatMode, a: u64, b: u64, c: u64) -> u64 {
+    let [a, b, c] = [a, b, c].map(|bits| mode.operand(ty, bits));
+    let bits = soft::fma(a, b, c, ty.format(), mode.rounding);
+    mode.result(ty, if ty == FloatType::F64 { bits64(f64::from_bits(bits), [c, b, a]) } else { bits })
+}
+
+pub(super) fn packed_fma(r: &mut Registers, ty: FloatType, mode: FloatMode, d: Slot, abc: [Slot; 3], mask: u32) {
+    map3(r, d, abc, mask, |a: u32, b: u32, c: u32| {
+        halves(|shift| {
+            let [a, b, c] = [a, b, c].map(|both| u64::from(both >> shift & 0xffff));
+            fma_bits(ty, mode, a, b, c)
+        })
+    });
+}
+
+/// Two halves side by side from a function of where they are.
+fn halves(half: impl Fn(u32) -> u64) -> u32 {
+    half(0) as u32 & 0xffff | (half(16) as u32) << 16
+}
+
+pub(super) fn two(r: &mut Registers, op: Float2, ty: FloatType, mode: FloatMode, d: Slot, ab: [Slot; 2], mask: u32) {
+    /// The plain forms for each of the CPU's types and operations.
+    macro_rules! on_cpu {
+        (f64, $operator:tt, $first:ident, $second:ident) => {
+            map2(r, d, ab, mask, |a: u64, b: u64| {
+                bits64(f64::from_bits(a) $operator f64::from_bits(b), [$first(a, b), $second(a, b)])
+            })
+        };
+        (f32, $operand:expr, $result:expr, $operator:tt) => {
+            map2(r, d, ab, mask, |a: u32, b: u32| {
+                $result(f32::from_bits($operand(a)) $operator f32::from_bits($operand(b)))
+            })
+        };
+    }
+    let same = |bits: u32| bits;
+    let left = |a: u64, _: u64| a;
+    let right = |_: u64, b: u64| b;
+    let flushed = |value: f32| flush32(bits32(value));
+    match (ty, op) {
+        (FloatType::F32, Float2::Add) if mode.is(false) => on_cpu!(f32, same, bits32, +),
+        (FloatType::F32, Float2::Sub) if mode.is(false) => on_cpu!(f32, same, bits32, -),
+        (FloatType::F32, Float2::Mul) if mode.is(false) => on_cpu!(f32, same, bits32, *),
+        (FloatType::F32, Float2::Div | Float2::DivFull) if mode.is(false) => on_cpu!(f32, same, bits32, /),
+        (FloatType::F32, Float2::Add) if mode.is(true) => on_cpu!(f32, flush32, flushed, +),
+        (FloatType::F32, Float2::Sub) if mode.is(true) => on_cpu!(f32, flush32, flushed, -),
+        (FloatType::F32, Float2::Mul) if mode.is(true) => on_cpu!(f32, flush32, flushed, *),
+        (FloatType::F32, Float2::Div | Float2::DivFull) if mode.is(true) => on_cpu!(f32, flush32, flushed, /),
+        (FloatType::F64, Float2::Add) if mode.is(false) => on_cpu!(f64, +, right, left),
+        (FloatType::F64, Float2::Sub) if mode.is(false) => on_cpu!(f64, -, right, left),
+        (FloatType::F64, Float2::Mul) if mode.is(false) => on_cpu!(f64, *, right, left),
+        (FloatType::F64, Float2::Div) if mode.is(false) => on_cpu!(f64, /, left, right),
+        (FloatType::F32, Float2::Min) if mode.is(false) => map2(r, d, ab, mask, |a: u32, b: u32| smaller32(a, b)),
+        (FloatType::F32, Float2::Max) if mode.is(false) => {
+            map2(r, d, ab, mask, |a: u32, b: u32| smaller32(a ^ SIGN32, b ^ SIGN32) ^ SIGN32);
+            // The NaN keeps its sign.
+            map1(r, d, d, mask, |value: u32| if value == NAN32 | SIGN32 { NAN32 } else { value });
+        }
+        (FloatType::F64, _) => map2(r, d, ab, mask, |a: u64, b: u64| two_bits(op, ty, mode, a, b)),
+        _ => map2(r, d, ab, mask, |a: u32, b: u32| two_bits(op, ty, mode, a.into(), b.into()) as u32),
+    }
+}
+
+/// The smaller number, as bits; a NaN gives way to a number.
+#[inline(always)]
+fn smaller32(a: u32, b: u32) -> u32 {
+    let (x, y) = (f32::from_bits(a), f32::from_bits(b));
+    if x < y {
+        a
+    } else if y < x {
+        b
+    } else if x == y {
+        // Of two zeros the negative one.
+        a | b
+    } else if y.is_nan() {
+        if x.is_nan() { NAN32 } else { a }
+    } else {
+        b
+    }
+}
+
+pub(super) fn packed_two(
+    r: &mut Registers,
+    op: Float2,
+    ty: FloatType,
+    mode: FloatMode,
+    d: Slot,
+    ab: [Slot; 2],
+    mask: u32,
+) {
+    map2(r, d, ab, mask, |a: u32, b: u32| {
+        halves(|shift| two_bits(op, ty, mode, u64::from(a >> shift & 0xffff), u64::from(b >> shift & 0xffff)))
+    });
+}
+
+pub(super) fn two_bits(op: Float2, ty: FloatType, mode: FloatMode, a: u64, b: u64) -> u64 {
+    let format = ty.format();
+    let (a, b) = match ty {
+        FloatType::F16 | FloatType::Bf16 => (a & 0xffff, b & 0xffff),
+        _ => (a, b),
+    };
+    if op == Float2::CopySign {
+        let sign = if ty == FloatType::F64 { SIGN64 } else { SIGN32.into() };
+        return b & !sign | a & sign;
+    }
+    let (a, b) = (mode.operand(ty, a), mode.operand(ty, b));
+    let bits = match op {
+        Float2::Add => soft::add(a, b, format, mode.rounding),
+        Float2::Sub => soft::sub(a, b, format, mode.rounding),
+        Float2::Mul => soft::mul(a, b, format, mode.rounding),
+        Float2::Div | Float2::DivFull => soft::div(a, b, format, mode.rounding),
+        Float2::DivApprox => approximate_quotient(a, b),
+        Float2::Min | Float2::Max | Float2::CopySign => {
+            let (x, y) = (to_f64(ty, a), to_f64(ty, b));
+            let first = match op {
+                Float2::Min => x < y || x == y && x.is_sign_negative(),
+                _ => x > y || x == y && x.is_sign_positive(),
+            };
+            match (x.is_nan(), y.is_nan()) {
+                (true, true) if ty == FloatType::F64 => b | QUIET64,
+                (true, true) => format.nan(),
+                (true, _) | (_, true) if mode.keep_nan => format.nan(),
+                (true, false) => b,
+                (false, true) => a,
+                _ if first => a,
+                _ => b,
+            }
+        }
+    };
+    let bits = match (ty, op) {
+        (FloatType::F64, Float2::Add | Float2::Sub | Float2::Mul) => bits64(f64::from_bits(bits), [b, a]),
+        (FloatType::F64, Float2::Div) => bits64(f64::from_bits(bits), [a, b]),
+        _ => bits,
+    };
+    mode.result(ty, bits)
+}
+
+/// `div.approx.f32`, which multiplies by the divisor's reciprocal: 0 for a large divisor.
+fn approximate_quotient(a: u64, b: u64) -> u64 {
+    /// 2^126.
+    const LARGE: f32 = f32::from_bits(0x7e80_0000);
+    let (a, b) = (f32::from_bits(a as u32), f32::from_bits(b as u32));
+    let quotient = if b.abs() > LARGE && b.is_finite() { a * 0f32.copysign(b) } else { a / b };
+    bits32(quotient).into()
+}
+
+pub(super) fn one(r: &mut Registers, op: Float1, ty: FloatType, mode: FloatMode, d: Slot, a: Slot, mask: u32) {
+    match (ty, op) {
+        (FloatType::F32, Float1::Neg) if mode.is(false) => map1(r, d, a, mask, |a: u32| bits32(-f32::from_bits(a))),
+        (FloatType::F32, Float1::Abs) if mode.is(false) => {
+            map1(r, d, a, mask, |a: u32| bits32(f32::from_bits(a).abs()));
+        }
+        (FloatType::F32, Float1::Sqrt | Float1::SqrtApprox) if mode.is(false) => {
+            map1(r, d, a, mask, |a: u32| bits32(f32::from_bits(a).sqrt()));
+        }
+        (FloatType::F32, Float1::Rcp | Float1::RcpApprox) if mode.is(false) => {
+            map1(r, d, a, mask, |a: u32| bits32(1.0 / f32::from_bits(a)));
+        }
+        (FloatType::F64, Float1::Neg) => map1(r, d, a, mask, |a: u64| bits64(-f64::from_bits(a), [a])),
+        (FloatType::F64, Float1::Abs) => map1(r, d, a, mask, |a: u64| bits64(f64::from_bits(a).abs(), [a])),
+        (FloatType::F64, Float1::Sqrt) if mode.is(false) => {
+            map1(r, d, a, mask, |a: u64| bits64(f64::from_bits(a).sqrt(), [a]));
+        }
+        (FloatType::F64, _) => map1(r, d, a, mask, |a: u64| one_bits(op, ty, mode, a)),
+        _ => map1(r, d, a, mask, |a: u32| one_bits(op, ty, mode, a.into()) as u32),
+    }
+}
+
+pub(super) fn packed_one(r: &mut Registers, op: Float1, ty: FloatType, mode: FloatMode, d: Slot, a: Slot, mask: u32) {
+    map1(r, d, a, mask, |a: u32| halves(|shift| one_bits(op, ty, mode, u64::from(a >> shift & 0xffff))));
+}
+
+fn one_bits(op: Float1, ty: FloatType, mode: FloatMode, a: u64) -> u64 {
+    let format = ty.format();
+    let a = match ty {
+        FloatType::F16 | FloatType::Bf16 => a & 0xffff,
+        _ => a,
+    };
+    let a = mode.operand(ty, a);
+    let sign = match ty {
+        FloatType::F16 | FloatType::Bf16 => 1 << 15,
+        FloatType::F32 => SIGN32.into(),
+        FloatType::F64 => SIGN64,
+    };
+    let by_f64 = |f: fn(f64) -> f64| from_f64(ty, f(to_f64(ty, a)));
+    let bits = match op {
+        Float1::Neg | Float1::Abs if to_f64(ty, a).is_nan() => format.nan(),
+        Float1::Neg => a ^ sign,
+        Float1::Abs => a & !sign,
+        Float1::Sqrt => soft::sqrt(a, format, mode.rounding),
+        Float1::Rcp => {
+            let one = soft::convert(1f64.to_bits(), soft::F64, format, Rounding::Nearest);
+            soft::div(one, a, format, mode.rounding)
+        }
+        Float1::SqrtApprox => by_f64(f64::sqrt),
+        // The `f64` forms give the upper half of a result only.
+        Float1::RcpApprox if ty == FloatType::F64 => upper_half(f64::from_bits(a).recip()),
+        Float1::Rsqrt if ty == FloatType::F64 => upper_half(f64::from_bits(a).sqrt().recip()),
+        Float1::RcpApprox => by_f64(f64::recip),
+        Float1::Rsqrt => by_f64(|value| value.sqrt().recip()),
+        Float1::Sin => by_f64(f64::sin),
+        Float1::Cos => by_f64(f64::cos),
+        Float1::Lg2 => by_f64(f64::log2),
+        Float1::Ex2 => by_f64(f64::exp2),
+        Float1::Tanh => by_f64(f64::tanh),
+    };
+    let bits = match (ty, op) {
+        (FloatType::F64, Float1::Sqrt | Float1::Rcp) => bits64(f64::from_bits(bits), [a]),
+        _ => bits,
+    };
+    mode.result(ty, bits)
+}
+
+fn upper_half(value: f64) -> u64 {
+    if value.is_nan() { u64::from(NAN32) << 32 } else { value.to_bits() & !u64::from(u32::MAX) }
+}
+
+/// The lanes whose number is of that kind.
+pub(super) fn test(r: &Registers, test: FloatTest, ty: FloatType, a: Slot) -> u32 {
+    let holds = |class: core::num::FpCategory| {
+        use core::num::FpCategory::{Infinite, Nan, Normal, Subnormal, Zero};
+        match test {
+            FloatTest::Finite => matches!(class, Normal | Subnormal | Zero),
+            FloatTest::Infinite => class == Infinite,
+            FloatTest::Number => class != Nan,
+            FloatTest::NotANumber => class == Nan,
+            // Zeros count as normal.
+            FloatTest::Normal => matches!(class, Normal | Zero),
+            FloatTest::Subnormal => class == Subnormal,
+        }
+    };
+    let mut held = 0;
+    for lane in 0..super::lanes::LANES {
+        let class = match ty {
+            FloatType::F64 => f64::from_bits(r.wide[a as usize][lane]).classify(),
+            _ => f32::from_bits(r.narrow[a as usize][lane]).classify(),
+        };
+        held |= u32::from(holds(class)) << lane;
+    }
+    held
+}

@@ -1,0 +1,122 @@
+//! What the driver around the execution core sees of it.
+//!
+//! The driver parses PTX, has it decoded to an [`Image`], and runs a launch block by block: it makes a
+//! [`Block`](super::Block) for each block of the grid and lets it run for a slice of instructions at a time,
+//! so that blocks that wait for each other make progress whatever the number of cores.
+
+use std::sync::Arc;
+
+/// A variable of a module that needs memory on the device.
+#[derive(Debug)]
+pub(crate) struct Placement<'a> {
+    /// Its name.
+    pub(crate) name: &'a str,
+    /// In bytes.
+    pub(crate) size: u64,
+    /// In bytes.
+    pub(crate) align: u64,
+}
+
+/// A placed variable.
+#[derive(Debug, Clone)]
+pub(crate) struct Global {
+    /// Where it lies: a device address, which is a host address too.
+    pub(crate) address: u64,
+    /// In bytes.
+    pub(crate) size: u64,
+    /// Whether the host can ask for it by name.
+    pub(crate) visible: bool,
+}
+
+/// One parameter of a kernel in its parameter buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Parameter {
+    /// In bytes from the buffer's start.
+    pub(crate) offset: usize,
+    /// In bytes.
+    pub(crate) size: usize,
+}
+
+/// What a kernel declares, which the driver answers queries and checks launches by.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct KernelProperties {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its parameters in order.
+    pub(crate) parameters: Vec<Parameter>,
+    /// The size of the parameter buffer.
+    pub(crate) parameter_bytes: usize,
+    /// Statically declared shared memory.
+    pub(crate) shared_bytes: u32,
+    /// Local memory of one thread.
+    pub(crate) local_bytes: u32,
+    /// Constant memory of the module.
+    pub(crate) constant_bytes: u32,
+    /// How many 32-bit registers a thread would need, as far as the text tells; at least 1.
+    pub(crate) registers: u32,
+    /// `.maxntid` and `.reqntid`: the largest number of threads in a block, where declared.
+    pub(crate) most_threads: Option<u32>,
+    /// `.reqntid` where declared.
+    pub(crate) required_block: Option<[u32; 3]>,
+    /// The first instruction that cannot be executed, and its line: a launch then says "not supported".
+    pub(crate) unsupported: Option<(String, u32)>,
+    /// The module's target: `sm_90` is 90.
+    pub(crate) target: u32,
+}
+
+/// A launch, the same for all its blocks.
+#[derive(Debug, Clone)]
+pub(crate) struct Shape {
+    /// Blocks in the grid.
+    pub(crate) grid: [u32; 3],
+    /// Threads in a block.
+    pub(crate) block: [u32; 3],
+    /// Dynamic shared memory in bytes.
+    pub(crate) dynamic_shared: u32,
+    /// The parameter buffer, laid out as the kernel's parameters say.
+    pub(crate) parameters: Arc<[u8]>,
+    /// A number that no other launch has (`%gridid`).
+    pub(crate) grid_id: u64,
+    /// How many SMs the device has (`%nsmid`).
+    pub(crate) sm_count: u32,
+}
+
+/// How far a block came in its slice.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Progress {
+    /// All threads have ended.
+    Finished,
+    /// The slice is used up; the block can go on.
+    Yielded,
+    /// All threads that could run sleep (`nanosleep`), wait for memory to change, or the like: it is better to
+    /// run something else first.
+    Idle,
+    /// A thread did what ends a kernel on a GPU.
+    Fault(Fault),
+}
+
+/// What went wrong in a kernel, for the code and for the log.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Fault {
+    /// Which code the context gets.
+    pub(crate) kind: FaultKind,
+    /// Where: kernel, block, thread, instruction and line, as one readable sentence.
+    pub(crate) place: String,
+}
+
+/// What ends a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FaultKind {
+    /// An access where there is no memory.
+    IllegalAddress,
+    /// An access that is not aligned to its size.
+    MisalignedAddress,
+    /// `trap`.
+    Trap,
+    /// A call of something that is no function.
+    InvalidProgramCounter,
+    /// Calls nested too deeply.
+    StackOverflow,
+    /// All threads wait for each other for ever.
+    Deadlock,
+}

@@ -1,0 +1,101 @@
+//! Special registers, and what registers hold when a function is entered.
+
+use super::block::Surroundings;
+use super::lanes::{LANES, Registers, low};
+use super::op::{LaneMask, Reg, Special};
+use super::program::{Function, Preset, RESERVED_SHARED};
+use std::sync::OnceLock;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Nanoseconds since the first look at the clock.
+pub(super) fn clock() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    u64::try_from(START.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn global_timer() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A special register in one lane.
+fn value(special: Special, block: &Surroundings, warp: u32, lane: u32) -> u64 {
+    let threads = block.shape.block;
+    let thread = warp * 32 + lane;
+    let below = (1u32 << lane) - 1;
+    match special {
+        Special::Thread(0) => (thread % threads[0].max(1)).into(),
+        Special::Thread(1) => (thread / threads[0].max(1) % threads[1].max(1)).into(),
+        Special::Thread(_) => (thread / threads[0].saturating_mul(threads[1]).max(1)).into(),
+        Special::BlockSize(axis) => threads[usize::from(axis)].into(),
+        Special::BlockIndex(axis) => block.index[usize::from(axis)].into(),
+        Special::GridSize(axis) => block.shape.grid[usize::from(axis)].into(),
+        Special::Lane => lane.into(),
+        Special::LaneMask(LaneMask::Equal) => (1u32 << lane).into(),
+        Special::LaneMask(LaneMask::Less) => below.into(),
+        Special::LaneMask(LaneMask::LessEqual) => (below | 1 << lane).into(),
+        Special::LaneMask(LaneMask::Greater) => (!(below | 1 << lane)).into(),
+        Special::LaneMask(LaneMask::GreaterEqual) => (!below).into(),
+        Special::Warp => warp.into(),
+        Special::WarpCount => block.threads().div_ceil(32).into(),
+        Special::Sm => block.sm.into(),
+        Special::SmCount => block.shape.sm_count.into(),
+        Special::Grid => block.shape.grid_id,
+        Special::DynamicShared => block.shape.dynamic_shared.into(),
+        Special::TotalShared => block.shared.len() as u64 - u64::from(RESERVED_SHARED),
+        Special::Always(value) => value.into(),
+        Special::Clock => u64::from(low(clock())),
+        Special::ClockHigh => clock() >> 32,
+        Special::Clock64 => clock(),
+        Special::GlobalTimer => global_timer(),
+        Special::GlobalTimerLow => u64::from(low(global_timer())),
+        Special::GlobalTimerHigh => global_timer() >> 32,
+    }
+}
+
+/// A special register in all lanes.
+fn values(special: Special, block: &Surroundings, warp: u32) -> [u64; LANES] {
+    let mut lane = 0;
+    [(); LANES].map(|()| {
+        lane += 1;
+        value(special, block, warp, lane - 1)
+    })
+}
+
+/// Reads a register that changes while a kernel runs; all lanes see the same.
+pub(super) fn read(r: &mut Registers, d: Reg, special: Special, block: &Surroundings, warp: u32, mask: u32) {
+    let now = value(special, block, warp, 0);
+    r.write(d, mask, &[now; LANES]);
+}
+
+/// The registers of a function that is entered for the first time by this warp.
+pub(super) fn registers(function: &Function, block: &Surroundings, warp: u32) -> Registers {
+    let mut r = Registers {
+        narrow: vec![[0; LANES]; function.narrow as usize],
+        wide: vec![[0; LANES]; function.wide as usize],
+        predicates: vec![0; function.predicates as usize],
+        carry: 0,
+    };
+    let shared = |variable: u32, offset: i64| {
+        let start = block.kernel.shared.get(&variable).copied().unwrap_or_default();
+        u64::from(start).wrapping_add_signed(offset)
+    };
+    for preset in &function.presets {
+        match *preset {
+            Preset::Narrow { slot, value } => r.narrow[slot as usize] = [value; LANES],
+            Preset::Wide { slot, value } => r.wide[slot as usize] = [value; LANES],
+            Preset::Predicate { slot, value } => r.predicates[slot as usize] = if value { u32::MAX } else { 0 },
+            Preset::NarrowSpecial { slot, special } => {
+                r.narrow[slot as usize] = values(special, block, warp).map(low);
+            }
+            Preset::WideSpecial { slot, special } => r.wide[slot as usize] = values(special, block, warp),
+            Preset::NarrowShared { slot, variable, offset } => {
+                r.narrow[slot as usize] = [low(shared(variable, offset)); LANES];
+            }
+            Preset::WideShared { slot, variable, offset } => {
+                r.wide[slot as usize] = [shared(variable, offset); LANES];
+            }
+        }
+    }
+    r
+}

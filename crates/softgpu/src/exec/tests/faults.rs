@@ -1,0 +1,81 @@
+//! What ends a kernel.
+
+use super::super::interface::FaultKind;
+use super::*;
+
+fn fault(body: &str) -> Fault {
+    match try_threads(body, 64, &[0; 8]) {
+        Ok(_) => panic!("no fault\n{body}"),
+        Err(fault) => fault,
+    }
+}
+
+#[test]
+fn accesses_stay_within_shared_memory() {
+    let within = fault(".shared .align 4 .b8 s[64]; mov.u32 %r1, s; ld.shared.u32 %r2, [%r1+64];");
+    assert_eq!(within.kind, FaultKind::IllegalAddress);
+    assert!(within.place.contains("kernel k, block (0, 0, 0), thread (0, 0, 0)"), "{}", within.place);
+    assert!(
+        within.place.contains("ld.shared.u32 %r2, [%r1+64]") && within.place.contains("line 9"),
+        "{}",
+        within.place
+    );
+    assert_eq!(fault("mov.u64 %rd1, 0x8000000000002000; st.u32 [%rd1], 1;").kind, FaultKind::IllegalAddress);
+    assert_eq!(fault(".local .b32 l; st.local.u32 [l+16], 1;").kind, FaultKind::IllegalAddress);
+    assert_eq!(fault("mov.u64 %rd1, 0xA000000000000000; st.u32 [%rd1], 1;").kind, FaultKind::IllegalAddress);
+    let third = fault("setp.eq.u32 %p1, %t, 35; mov.u32 %r1, 1999; @%p1 st.shared.u32 [%r1], 1;");
+    assert_eq!(third.kind, FaultKind::MisalignedAddress);
+    assert!(third.place.contains("thread (35, 0, 0)"), "{}", third.place);
+}
+
+#[test]
+fn accesses_are_aligned() {
+    assert_eq!(fault("ld.global.u32 %r1, [%in+2];").kind, FaultKind::MisalignedAddress);
+    assert_eq!(fault("ld.global.v2.u64 {%rd1, %rd2}, [%in+4];").kind, FaultKind::MisalignedAddress);
+    assert_eq!(fault("atom.global.add.u64 %rd1, [%in+4], 1;").kind, FaultKind::MisalignedAddress);
+}
+
+/// Nothing below the first page, as on any machine.
+fn nothing_low(address: u64, _bytes: u64) -> bool {
+    address >= 4096
+}
+
+#[test]
+fn accesses_stay_where_memory_is() {
+    let image = image(&module("mov.u64 %rd1, 64; st.global.u32 [%rd1], 1;"));
+    let shape = shape([1; 3], [32, 1, 1], 0, &[0, 0]);
+    let mut block = Block::with_memory(&image.kernels["k"], &shape, [0; 3], 0, nothing_low);
+    let Progress::Fault(fault) = block.run(SLICE) else { panic!("no fault") };
+    assert_eq!(fault.kind, FaultKind::IllegalAddress);
+    assert!(fault.place.contains("0x40"), "{}", fault.place);
+}
+
+#[test]
+fn traps_and_assertions() {
+    assert_eq!(fault("setp.eq.u32 %p1, %t, 3; @%p1 trap;").kind, FaultKind::Trap);
+    assert_eq!(fault("brkpt;").kind, FaultKind::Trap);
+    assert_eq!(fault("bar.sync 16;").kind, FaultKind::Trap);
+}
+
+#[test]
+fn a_barrier_that_nobody_else_comes_to() {
+    let alone = fault("setp.lt.u32 %p1, %t, 32; @%p1 bra A; bar.sync 0; bra B; A: bar.sync 1; B:");
+    assert_eq!(alone.kind, FaultKind::Deadlock);
+}
+
+#[test]
+fn the_stack_has_an_end() {
+    let function = ".func f() { call f; ret; }\n.visible .entry";
+    let image = image(&module("call f;").replace(".visible .entry", function));
+    let fault = run(&image, "k", &shape([1; 3], [1; 3], 0, &[0, 0])).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::StackOverflow);
+    assert!(fault.place.contains("of function f"), "{}", fault.place);
+}
+
+#[test]
+fn calls_of_nothing() {
+    let body = "mov.u64 %rd1, 5; p: .callprototype _ (); call %rd1, (), p;";
+    assert_eq!(fault(body).kind, FaultKind::InvalidProgramCounter);
+    let body = "mov.u32 %r1, 5; T: .branchtargets L; brx.idx %r1, T; L:";
+    assert_eq!(fault(body).kind, FaultKind::InvalidProgramCounter);
+}

@@ -1,0 +1,169 @@
+//! Modules and libraries: PTX, decoded, with its variables in memory.
+
+use crate::boundary::{Outcome, log};
+use crate::context::Context;
+use crate::exec::interface::Global;
+use crate::exec::{self, Image, Kernel};
+use crate::handle::{self, Table};
+use crate::{fatbin, memory};
+use core::ffi::c_void;
+use detshare_cuda::types::{CUfunction, CUresult};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+pub(crate) static MODULES: Table<Module> = Table::new();
+pub(crate) static FUNCTIONS: Table<Function> = Table::new();
+
+/// What CUDA 13.0 brought.
+const NEWEST_PTX: (u32, u32) = (9, 0);
+
+/// What the device can run, as in `sm_90`.
+const ARCHITECTURE: u32 = 90;
+
+/// The number in `sm_90a`; None for words such as `debug`.
+fn architecture(target: &str) -> Option<u32> {
+    target.strip_prefix("sm_")?.trim_end_matches(['a', 'f']).parse().ok()
+}
+
+/// A loaded module or library.
+pub(crate) struct Module {
+    pub(crate) handle: usize,
+    /// None for a library, which belongs to no context.
+    pub(crate) context: Option<Arc<Context>>,
+    image: Image,
+    /// Handles that were given out, by name.
+    functions: Mutex<HashMap<String, Arc<Function>>>,
+    allocations: Vec<u64>,
+}
+
+/// A kernel as a program holds it: `CUfunction` and `CUkernel` alike.
+pub(crate) struct Function {
+    pub(crate) handle: usize,
+    pub(crate) module: usize,
+    /// Whether it came out of a library rather than a module.
+    pub(crate) of_library: bool,
+    pub(crate) kernel: Arc<Kernel>,
+    pub(crate) attributes: Mutex<Attributes>,
+}
+
+/// What a program can set of a function.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Attributes {
+    pub(crate) most_dynamic_shared: i32,
+    pub(crate) carveout: i32,
+}
+
+impl Module {
+    /// Loads one or more PTX texts as one module. The error has words for the program's log buffer.
+    pub(crate) fn load(sources: &[String], context: Option<Arc<Context>>) -> Result<Arc<Self>, (CUresult, String)> {
+        let mut parsed = Vec::new();
+        for source in sources {
+            if !source.contains(".version") {
+                return Err((CUresult::CUDA_ERROR_INVALID_IMAGE, "neither PTX nor a container of it".into()));
+            }
+            let module = detshare_ptx::parse(source).map_err(|error| {
+                log(format_args!("broken PTX: {error}"));
+                (CUresult::CUDA_ERROR_INVALID_PTX, format!("ptxas error: {error}"))
+            })?;
+            if module.version > NEWEST_PTX {
+                let words = format!("PTX version {:?} is newer than {NEWEST_PTX:?}", module.version);
+                return Err((CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION, words));
+            }
+            if module.targets.iter().any(|target| architecture(target) > Some(ARCHITECTURE)) {
+                let words = format!("{} is not for compute capability 9.0", module.targets.join(", "));
+                return Err((CUresult::CUDA_ERROR_INVALID_PTX, words));
+            }
+            parsed.push((module, source.as_str()));
+        }
+        let mut allocations = Vec::new();
+        let mut out_of_memory = false;
+        let decoded = exec::decode(&parsed, &mut |placement| {
+            let address = memory::allocate(placement.size.max(placement.align));
+            if address.is_none() {
+                log(format_args!("no device memory for {} ({} bytes)", placement.name, placement.size));
+                out_of_memory = true;
+            }
+            allocations.extend(address);
+            address
+        });
+        let image = decoded.map_err(|error| {
+            for address in &allocations {
+                memory::free(*address);
+            }
+            log(format_args!("PTX that cannot be loaded: {error}"));
+            let code =
+                if out_of_memory { CUresult::CUDA_ERROR_OUT_OF_MEMORY } else { CUresult::CUDA_ERROR_INVALID_PTX };
+            (code, format!("ptxas error: {error}"))
+        })?;
+        let module = Arc::new(Self { handle: handle::new(), context, image, functions: Mutex::default(), allocations });
+        MODULES.insert(module.handle, Arc::clone(&module));
+        Ok(module)
+    }
+
+    /// The kernel with that name.
+    pub(crate) fn function(&self, name: &str) -> Outcome<Arc<Function>> {
+        let kernel = self.image.kernels.get(name).ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?;
+        let mut functions = self.functions.lock().expect("no panic while it is held");
+        let function = functions.entry(name.to_string()).or_insert_with(|| {
+            let function = Arc::new(Function {
+                handle: handle::new(),
+                module: self.handle,
+                of_library: self.context.is_none(),
+                kernel: Arc::clone(kernel),
+                attributes: Mutex::new(Attributes {
+                    most_dynamic_shared: i32::try_from(
+                        crate::device::SHARED_PER_BLOCK.saturating_sub(kernel.properties.shared_bytes),
+                    )
+                    .unwrap_or(0),
+                    carveout: -1,
+                }),
+            });
+            FUNCTIONS.insert(function.handle, Arc::clone(&function));
+            function
+        });
+        Ok(Arc::clone(function))
+    }
+
+    /// The names of its kernels, sorted.
+    pub(crate) fn kernel_names(&self) -> Vec<&str> {
+        let mut names: Vec<_> = self.image.kernels.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// The variable with that name.
+    pub(crate) fn global(&self, name: &str) -> Outcome<&Global> {
+        self.image.globals.get(name).filter(|global| global.visible).ok_or(CUresult::CUDA_ERROR_NOT_FOUND)
+    }
+
+    /// Takes it out of the program's reach and gives its memory back.
+    pub(crate) fn unload(&self) {
+        MODULES.remove(self.handle);
+        for function in self.functions.lock().expect("no panic while it is held").values() {
+            FUNCTIONS.remove(function.handle);
+        }
+        for address in &self.allocations {
+            memory::free(*address);
+        }
+    }
+}
+
+pub(crate) fn find(module: usize) -> Outcome<Arc<Module>> {
+    MODULES.get(module).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+}
+
+pub(crate) fn find_function(function: CUfunction) -> Outcome<Arc<Function>> {
+    FUNCTIONS.get(function.0.addr()).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+}
+
+/// The PTX texts in an image: PTX itself, a fat binary, or what `cuLinkComplete` made.
+///
+/// # Safety
+/// `image` points to one of these, whole.
+pub(crate) unsafe fn sources(image: *const c_void) -> Outcome<Vec<String>> {
+    if image.is_null() {
+        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { fatbin::texts(image.cast()) }
+}

@@ -1,0 +1,224 @@
+//! What a stream or a graph can run, as plain data: the same for both.
+
+use crate::engine::{Launch, Work};
+use crate::exec::interface::Shape;
+use crate::memory;
+use crate::module::Function;
+use crate::sm::Lane;
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use detshare_cuda::types::{CUresult, CUstream};
+use std::sync::Arc;
+
+/// One operation.
+#[derive(Clone)]
+pub(crate) enum Operation {
+    Nothing,
+    Kernel(KernelLaunch),
+    Copy(Copy),
+    Fill(Fill),
+    Host(HostFunction),
+    Callback(Callback),
+    Memory(Vec<MemoryOperation>),
+    Free(u64),
+}
+
+/// A kernel with its arguments.
+#[derive(Clone)]
+pub(crate) struct KernelLaunch {
+    pub(crate) function: Arc<Function>,
+    pub(crate) shape: Arc<Shape>,
+    /// Where it runs if not where its stream does: the rule for re-bound graph nodes.
+    pub(crate) lane: Option<Arc<Lane>>,
+    pub(crate) priority: Option<i32>,
+}
+
+/// Rows of bytes from one place to another. Device addresses are host addresses, so the places are alike.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Copy {
+    pub(crate) from: Place,
+    pub(crate) to: Place,
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) depth: usize,
+    /// A copy of the program's bytes, where it may change them after the call.
+    pub(crate) snapshot: Option<Arc<[u8]>>,
+}
+
+/// Where rows lie.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Place {
+    pub(crate) address: u64,
+    pub(crate) pitch: usize,
+    pub(crate) slice: usize,
+}
+
+/// One value over rows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Fill {
+    pub(crate) address: u64,
+    pub(crate) pitch: usize,
+    pub(crate) value: u32,
+    /// Bytes of one element: 1, 2 or 4.
+    pub(crate) element: usize,
+    /// Elements in a row.
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+}
+
+/// A function of the program, called without a word on how things went.
+#[derive(Clone, Copy)]
+pub(crate) struct HostFunction {
+    pub(crate) function: unsafe extern "C" fn(*mut c_void),
+    pub(crate) data: usize,
+}
+
+/// A function of the program, called with the stream and its status.
+#[derive(Clone, Copy)]
+pub(crate) struct Callback {
+    pub(crate) function: unsafe extern "C" fn(CUstream, CUresult, *mut c_void),
+    pub(crate) stream: usize,
+    pub(crate) data: usize,
+}
+
+/// A write to memory, or a wait for it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum MemoryOperation {
+    Write { address: u64, value: u64, wide: bool },
+    Wait { address: u64, value: u64, wide: bool, condition: Condition },
+    Barrier,
+}
+
+/// What a wait waits for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Condition {
+    AtLeast,
+    Equal,
+    And,
+    Nor,
+}
+
+fn pointer<T>(address: u64) -> *mut T {
+    core::ptr::with_exposed_provenance_mut(usize::try_from(address).expect("a 64-bit process"))
+}
+
+impl Operation {
+    /// As work on that lane.
+    pub(crate) fn into_work(self, lane: &Arc<Lane>, priority: i32) -> Work {
+        match self {
+            Self::Nothing => Work::Nothing,
+            Self::Kernel(launch) => Work::Kernel(Box::new(Launch {
+                kernel: Arc::clone(&launch.function.kernel),
+                shape: launch.shape,
+                lane: launch.lane.unwrap_or_else(|| Arc::clone(lane)),
+                priority: launch.priority.unwrap_or(priority),
+            })),
+            Self::Copy(copy) => Work::Quick(Box::new(move || copy.run())),
+            Self::Fill(fill) => Work::Quick(Box::new(move || fill.run())),
+            Self::Host(host) => Work::Host(Box::new(move |healthy| {
+                if healthy.is_ok() {
+                    // SAFETY: the program's own function and data.
+                    unsafe { (host.function)(core::ptr::with_exposed_provenance_mut(host.data)) };
+                }
+            })),
+            Self::Callback(callback) => Work::Host(Box::new(move |healthy| {
+                let status = healthy.err().unwrap_or(CUresult::CUDA_SUCCESS);
+                let stream = CUstream(core::ptr::without_provenance_mut(callback.stream));
+                // SAFETY: the program's own function and data.
+                unsafe { (callback.function)(stream, status, core::ptr::with_exposed_provenance_mut(callback.data)) };
+            })),
+            Self::Memory(operations) => {
+                let mut next = 0;
+                Work::Until(Box::new(move || {
+                    while let Some(operation) = operations.get(next) {
+                        if !operation.run() {
+                            return false;
+                        }
+                        next += 1;
+                    }
+                    true
+                }))
+            }
+            Self::Free(address) => Work::Quick(Box::new(move || {
+                memory::free(address);
+            })),
+        }
+    }
+}
+
+impl Copy {
+    /// One row of bytes.
+    pub(crate) fn linear(from: u64, to: u64, bytes: usize) -> Self {
+        let place = |address| Place { address, pitch: 0, slice: 0 };
+        Self { from: place(from), to: place(to), width: bytes, height: 1, depth: 1, snapshot: None }
+    }
+
+    fn run(&self) {
+        for (slice, row) in (0..self.depth).flat_map(|slice| (0..self.height).map(move |row| (slice, row))) {
+            let offset = |place: &Place| (slice * place.slice + row * place.pitch) as u64;
+            let to = pointer::<u8>(self.to.address + offset(&self.to));
+            let from = match &self.snapshot {
+                Some(bytes) => bytes[row * self.width..].as_ptr(),
+                None => pointer::<u8>(self.from.address + offset(&self.from)).cast_const(),
+            };
+            // SAFETY: checked when the copy was asked for; `copy` takes overlapping places too.
+            unsafe { core::ptr::copy(from, to, self.width) };
+        }
+    }
+}
+
+impl Fill {
+    fn run(&self) {
+        for row in 0..self.height {
+            let address = self.address + (row * self.pitch) as u64;
+            #[allow(clippy::cast_possible_truncation, reason = "the element says how much of the value counts")]
+            match self.element {
+                1 => fill_row(address, self.width, self.value as u8),
+                2 => fill_row(address, self.width, self.value as u16),
+                _ => fill_row(address, self.width, self.value),
+            }
+        }
+    }
+}
+
+fn fill_row<T: core::marker::Copy>(address: u64, count: usize, value: T) {
+    // SAFETY: checked when the fill was asked for.
+    unsafe { core::slice::from_raw_parts_mut(pointer::<T>(address), count) }.fill(value);
+}
+
+impl MemoryOperation {
+    /// Does it; false if it has to wait.
+    fn run(self) -> bool {
+        match self {
+            Self::Barrier => true,
+            Self::Write { address, value, wide } => {
+                if wide {
+                    // SAFETY: checked when it was asked for.
+                    unsafe { &*pointer::<AtomicU64>(address) }.store(value, Ordering::Release);
+                } else {
+                    #[allow(clippy::cast_possible_truncation, reason = "a 32-bit operation takes the lower half")]
+                    // SAFETY: checked when it was asked for.
+                    unsafe { &*pointer::<AtomicU32>(address) }.store(value as u32, Ordering::Release);
+                }
+                true
+            }
+            Self::Wait { address, value, wide, condition } => {
+                let (seen, value, mask) = if wide {
+                    // SAFETY: checked when it was asked for.
+                    (unsafe { &*pointer::<AtomicU64>(address) }.load(Ordering::Acquire), value, u64::MAX)
+                } else {
+                    // SAFETY: checked when it was asked for.
+                    let seen = unsafe { &*pointer::<AtomicU32>(address) }.load(Ordering::Acquire);
+                    (u64::from(seen), value & 0xffff_ffff, 0xffff_ffff)
+                };
+                match condition {
+                    // Cyclic, as the manual says: the difference is not negative.
+                    Condition::AtLeast => seen.wrapping_sub(value) & mask <= mask >> 1,
+                    Condition::Equal => seen == value,
+                    Condition::And => seen & value != 0,
+                    Condition::Nor => !(seen | value) & mask != 0,
+                }
+            }
+        }
+    }
+}

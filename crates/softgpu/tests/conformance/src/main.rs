@@ -1,0 +1,125 @@
+//! What a CUDA driver must do, asked of any driver library: a real one, one that stands in for it, or one
+//! without a GPU behind it.
+//!
+//! Each test runs in a process of its own, which opens the library anew: a fault, a leak or a hang of one does
+//! not reach the next. The process that starts them never touches the driver.
+//!
+//! A real driver is right by definition. So a test asserts what the manual or a driver's well-known behaviour
+//! promises; where neither settles the exact code, it writes a note of what it saw.
+//!
+//! `conformance --driver /usr/lib/x86_64-linux-gnu/libcuda.so.1 stream:: event::elapsed`
+
+#[macro_use]
+mod call;
+mod gpu;
+mod graph_parts;
+mod kernels;
+mod runner;
+
+mod capture;
+mod context;
+mod device;
+mod errors;
+mod event;
+mod graph;
+mod graph_exec;
+mod green_context;
+mod host_functions;
+mod launch;
+mod library;
+mod memory;
+mod memory_copy;
+mod module;
+mod occupancy;
+mod pool;
+mod proc_address;
+mod stream;
+mod stream_memory;
+mod stream_order;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use detshare_cuda::Driver;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What a test gives: nothing, or why it stopped. [`call::Skipped`] among the errors is no failure.
+type Outcome = Result<()>;
+/// A name and what to run.
+type Test = (&'static str, fn(&Driver) -> Outcome);
+
+/// One table for each file, the most ordinary behaviour first.
+const TABLES: [&[Test]; 20] = [
+    device::TESTS,
+    context::TESTS,
+    memory::TESTS,
+    memory_copy::TESTS,
+    module::TESTS,
+    launch::TESTS,
+    stream::TESTS,
+    stream_order::TESTS,
+    event::TESTS,
+    host_functions::TESTS,
+    library::TESTS,
+    occupancy::TESTS,
+    graph::TESTS,
+    graph_exec::TESTS,
+    capture::TESTS,
+    pool::TESTS,
+    stream_memory::TESTS,
+    green_context::TESTS,
+    proc_address::TESTS,
+    errors::TESTS,
+];
+
+#[derive(Parser)]
+#[command(about = "What a CUDA driver must do, asked of any driver library")]
+struct Arguments {
+    /// The driver library to ask
+    #[arg(long, required_unless_present = "list")]
+    driver: Option<PathBuf>,
+    /// Where to write the verdicts as JSON
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Only print the tests' names
+    #[arg(long)]
+    list: bool,
+    /// Run the tests whose name contains one of these
+    filters: Vec<String>,
+}
+
+fn main() -> Result<ExitCode> {
+    let arguments = Arguments::parse();
+    let wanted = |name: &str| arguments.filters.is_empty() || arguments.filters.iter().any(|part| name.contains(part));
+    let tests = TABLES.iter().flat_map(|table| table.iter()).filter(|(name, _)| wanted(name));
+    match arguments.driver.filter(|_| !arguments.list) {
+        Some(driver) => run(&driver, tests, arguments.out.as_deref()),
+        None => {
+            tests.for_each(|(name, _)| println!("{name}"));
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn run<'a>(driver: &Path, tests: impl Iterator<Item = &'a Test>, out: Option<&Path>) -> Result<ExitCode> {
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    let mut verdicts = Vec::new();
+    for test in tests {
+        let report = runner::run(driver, test)?;
+        match report.verdict {
+            runner::Verdict::Ok => passed += 1,
+            runner::Verdict::Failed => failed += 1,
+            runner::Verdict::Skipped => skipped += 1,
+        }
+        println!("{report}");
+        verdicts.push(report.as_json());
+    }
+    let summary = format!("{passed} passed, {failed} failed, {skipped} skipped");
+    println!("{summary}");
+    if let Some(out) = out {
+        let text = format!("{:#}\n", json!({ "summary": summary, "tests": verdicts }));
+        std::fs::write(out, text).with_context(|| format!("cannot write {}", out.display()))?;
+    }
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,88 @@
+//! The software GPU's tests: the conformance suite, the instruction files, and programs that others wrote.
+
+use crate::build;
+use crate::process::{root, run, target};
+use crate::pypi;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Numba with its own driver layer, and what it compiles with.
+const NUMBA: [&str; 5] = [
+    "numba==0.60.0",
+    "llvmlite==0.43.0",
+    "numpy==2.0.2",
+    "nvidia-cuda-nvcc-cu12==12.9.86",
+    "nvidia-cuda-runtime-cu12==12.9.79",
+];
+
+/// How a program gets to the software GPU.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Way {
+    Directly,
+    ThroughShim,
+}
+
+impl Way {
+    pub(crate) const BOTH: [Self; 2] = [Self::Directly, Self::ThroughShim];
+
+    /// The library to load as the driver.
+    fn library(self, built: &Path) -> PathBuf {
+        match self {
+            Self::Directly => built.join(build::SOFTGPU),
+            Self::ThroughShim => built.join(build::SHIM),
+        }
+    }
+}
+
+/// A program with the software GPU behind it.
+fn command(program: impl AsRef<std::ffi::OsStr>, built: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env("DETSHARE_DRIVER", built.join(build::SOFTGPU)).env_remove("LD_PRELOAD");
+    command
+}
+
+/// The driver API, test by test.
+pub(crate) fn conformance(built: &Path, way: Way) -> Result<()> {
+    let mut program = command(built.join("conformance"), built);
+    summarised(program.arg("--driver").arg(way.library(built)), "conformance")
+}
+
+/// Runs a suite that prints a line for each of its many tests; shows those that failed, and the closing line.
+fn summarised(program: &mut Command, name: &str) -> Result<()> {
+    let log = target().join(format!("{name}.log"));
+    let result = run(program.stdout(std::fs::File::create(&log)?)).with_context(|| format!("see {}", log.display()));
+    let text = std::fs::read_to_string(&log)?;
+    text.lines().filter(|line| line.contains("... failed")).for_each(|line| println!("{line}"));
+    println!("{}", text.lines().next_back().unwrap_or("no test was run"));
+    result
+}
+
+/// Numba and its compiler, laid out as the CUDA toolkit that it looks for.
+pub(crate) fn numba() -> Result<PathBuf> {
+    let packages = pypi::install(&NUMBA)?;
+    let home = packages.join("cuda-home");
+    let links = [
+        ("nvvm/lib64/libnvvm.so.4", "nvidia/cuda_nvcc/nvvm/lib64/libnvvm.so"),
+        ("nvvm/libdevice", "nvidia/cuda_nvcc/nvvm/libdevice"),
+        ("lib64/libcudart.so.12", "nvidia/cuda_runtime/lib/libcudart.so.12"),
+    ];
+    for (link, target) in links {
+        let link = home.join(link);
+        if !link.exists() {
+            std::fs::create_dir_all(link.parent().context("a link lies in a folder")?)?;
+            std::os::unix::fs::symlink(packages.join(target), link)?;
+        }
+    }
+    Ok(packages)
+}
+
+/// Numba's programs, which know nothing of us.
+pub(crate) fn numba_programs(packages: &Path, built: &Path, way: Way) -> Result<()> {
+    run(command("python3", built)
+        .args(["-W", "ignore"])
+        .arg(root().join("crates/softgpu/tests/numba/programs.py"))
+        .env("PYTHONPATH", packages)
+        .env("CUDA_HOME", packages.join("cuda-home"))
+        .env("NUMBA_CUDA_DRIVER", way.library(built)))
+}
