@@ -7,13 +7,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Everything that is loaded or started by tests, apart from the tests themselves.
-const PACKAGES: [&str; 7] = [
+const PACKAGES: [&str; 9] = [
     "detshare-shim",
     "detshare-softgpu",
     "detshare-stub-driver",
     "detshare-surface",
     "detshare-conformance",
+    "detshare-instructions",
     "detshare-bench",
+    "detshare-cudarc",
     "detshare-workloads",
 ];
 pub(crate) const SHIM: &str = "libdetshare_shim.so";
@@ -39,9 +41,14 @@ pub(crate) fn here() -> Result<PathBuf> {
     Ok(target().join("release"))
 }
 
+/// The linker for old systems, fetched from PyPI.
+pub(crate) fn zig() -> Result<PathBuf> {
+    pypi::install(&ZIG)
+}
+
 /// Builds all of it for any machine with glibc 2.28 or newer; returns the folder that holds it.
 pub(crate) fn portable() -> Result<PathBuf> {
-    let zig = pypi::install(&ZIG)?;
+    let zig = zig()?;
     let (major, minor) = OLDEST_GLIBC;
     // Started by its path, not through cargo: nothing is installed where cargo would look.
     let mut zigbuild = Command::new(zig.join("bin/cargo-zigbuild"));

@@ -5,7 +5,7 @@ use crate::process::root;
 use anyhow::{Context, Result};
 use std::path::Path;
 
-const PROGRAMS: [&str; 4] = ["surface", "call_cost", "vector_add", build::STUB_DRIVER];
+const PROGRAMS: [&str; 6] = ["surface", "conformance", "instructions", "call_cost", "vector_add", build::STUB_DRIVER];
 
 /// The programs' checks; `run.py` fills in what stands in braces.
 const CHECKS: &str = r#"[
@@ -13,6 +13,12 @@ const CHECKS: &str = r#"[
   "command": ["bin/surface", "--shim", "{shim}", "--driver", "{driver}", "--out", "{out}", "exports"]},
  {"name": "surface_answers", "timeout_s": 120,
   "command": ["bin/surface", "--shim", "{shim}", "--driver", "{driver}", "--out", "{out}", "answers"]},
+ {"name": "conformance", "timeout_s": 300,
+  "command": ["bin/conformance", "--driver", "{driver}", "--out", "{out}"]},
+ {"name": "conformance_shim", "timeout_s": 300,
+  "command": ["bin/conformance", "--driver", "{shim}", "--out", "{out}"]},
+ {"name": "instructions", "timeout_s": 120,
+  "command": ["bin/instructions", "--driver", "{driver}", "--out", "{out}", "cases"]},
  {"name": "vector_add", "timeout_s": 60, "command": ["bin/vector_add"]},
  {"name": "vector_add_shim", "timeout_s": 60, "command": ["env", "LD_PRELOAD={shim}", "bin/vector_add"]},
  {"name": "cost_forward", "timeout_s": 60,
@@ -32,7 +38,7 @@ const CHECKS: &str = r#"[
 
 pub(crate) fn run(folder: &Path) -> Result<()> {
     let built = build::portable()?;
-    for inner in ["lib", "bin", "workloads"] {
+    for inner in ["lib", "bin", "workloads", "cases"] {
         let inner = folder.join(inner);
         std::fs::create_dir_all(&inner).with_context(|| format!("cannot make {}", inner.display()))?;
     }
@@ -42,14 +48,21 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
     for name in PROGRAMS {
         std::fs::copy(built.join(name), folder.join("bin").join(name))?;
     }
+    copy_all(&root().join("crates/softgpu/tests/instructions/cases"), "ptx", &folder.join("cases"))?;
     std::fs::write(folder.join("bin/checks.json"), CHECKS)?;
     std::fs::copy(root().join("bench/gpu/run.py"), folder.join("run.py"))?;
-    for entry in std::fs::read_dir(root().join("workloads"))? {
+    copy_all(&root().join("workloads"), "py", &folder.join("workloads"))?;
+    println!("{}: run it on the GPU machine by `python3 run.py`", folder.display());
+    Ok(())
+}
+
+/// Copies the files with that extension.
+fn copy_all(from: &Path, extension: &str, to: &Path) -> Result<()> {
+    for entry in std::fs::read_dir(from)? {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "py") {
-            std::fs::copy(&path, folder.join("workloads").join(path.file_name().context("a file has a name")?))?;
+        if path.extension().is_some_and(|it| it == extension) {
+            std::fs::copy(&path, to.join(path.file_name().context("a file has a name")?))?;
         }
     }
-    println!("{}: run it on the GPU machine by `python3 run.py`", folder.display());
     Ok(())
 }

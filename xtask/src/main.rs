@@ -45,6 +45,8 @@ enum Task {
         #[arg(long)]
         record: bool,
     },
+    /// Run the driver API's tests on the software GPU under valgrind (minutes)
+    Leaks,
     /// Make crates/cuda/src/generated anew from CUDA's headers (fetched from PyPI)
     Generate {
         /// Change nothing; fail if the committed files are not what the generator yields
@@ -60,6 +62,7 @@ fn main() -> Result<()> {
         Task::GpuBundle { folder } => gpu_bundle::run(&folder),
         Task::Package => package::run(),
         Task::Bench { record } => bench::bench(record),
+        Task::Leaks => softgpu::leaks(&build::here()?),
         Task::Generate { check } => generate::run(check),
     }
 }

@@ -16,6 +16,9 @@ const NUMBA: [&str; 5] = [
     "nvidia-cuda-runtime-cu12==12.9.79",
 ];
 
+/// What cudarc compiles with; later ones emit PTX that is newer than a CUDA 13.0 driver takes.
+const NVRTC: [&str; 1] = ["nvidia-cuda-nvrtc-cu12==12.9.86"];
+
 /// How a program gets to the software GPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Way {
@@ -46,6 +49,53 @@ fn command(program: impl AsRef<std::ffi::OsStr>, built: &Path) -> Command {
 pub(crate) fn conformance(built: &Path, way: Way) -> Result<()> {
     let mut program = command(built.join("conformance"), built);
     summarised(program.arg("--driver").arg(way.library(built)), "conformance")
+}
+
+/// The conformance suite under valgrind: no access where there is nothing, and nothing lost. Minutes, so not part
+/// of every test run; two tests that keep every SM busy take longer there than a test may.
+pub(crate) fn leaks(built: &Path) -> Result<()> {
+    let mut program = command("valgrind", built);
+    program
+        .args(["--quiet", "--leak-check=full", "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"])
+        .arg("--error-exitcode=99")
+        .arg(built.join("conformance"))
+        .arg("--driver")
+        .arg(built.join(build::SOFTGPU));
+    for theme in LEAK_THEMES {
+        program.arg(theme);
+    }
+    summarised(&mut program, "leaks")
+}
+
+/// Everything but the two long tests in `green_context`.
+const LEAK_THEMES: [&str; 20] = [
+    "device::",
+    "context::",
+    "memory::",
+    "memory_copy::",
+    "module::",
+    "launch::",
+    "stream::",
+    "stream_order::",
+    "event::",
+    "host_functions::",
+    "library::",
+    "occupancy::",
+    "graph::",
+    "graph_exec::",
+    "capture::",
+    "pool::",
+    "stream_memory::",
+    "green_context::s",
+    "proc_address::",
+    "errors::",
+];
+
+/// Every instruction, file by file.
+pub(crate) fn instructions(built: &Path, way: Way) -> Result<()> {
+    let cases = root().join("crates/softgpu/tests/instructions/cases");
+    let mut program = command(built.join("instructions"), built);
+    summarised(program.arg("--driver").arg(way.library(built)).arg(cases), "instructions")
 }
 
 /// Runs a suite that prints a line for each of its many tests; shows those that failed, and the closing line.
@@ -85,4 +135,24 @@ pub(crate) fn numba_programs(packages: &Path, built: &Path, way: Way) -> Result<
         .env("PYTHONPATH", packages)
         .env("CUDA_HOME", packages.join("cuda-home"))
         .env("NUMBA_CUDA_DRIVER", way.library(built)))
+}
+
+/// NVRTC, for cudarc.
+pub(crate) fn nvrtc() -> Result<PathBuf> {
+    pypi::install(&NVRTC)
+}
+
+/// Programs on the cudarc crate, which knows nothing of us either; it looks for the driver by both names.
+pub(crate) fn cudarc_programs(nvrtc: &Path, built: &Path, way: Way) -> Result<()> {
+    let folder = target().join("cudarc-driver").join(format!("{way:?}"));
+    std::fs::create_dir_all(&folder)?;
+    for name in ["libcuda.so", "libcuda.so.1"] {
+        let link = folder.join(name);
+        if link.is_symlink() {
+            std::fs::remove_file(&link)?;
+        }
+        std::os::unix::fs::symlink(way.library(built), link)?;
+    }
+    let path = std::env::join_paths([folder, nvrtc.join("nvidia/cuda_nvrtc/lib")])?;
+    summarised(command(built.join("cudarc_programs"), built).env("LD_LIBRARY_PATH", path), "cudarc")
 }

@@ -31,6 +31,9 @@ pub(crate) fn test() -> Result<()> {
     for way in Way::BOTH {
         steps.run(&format!("driver API on the software GPU, {way:?}"), || softgpu::conformance(&built, way))?;
     }
+    for way in Way::BOTH {
+        steps.run(&format!("instructions on the software GPU, {way:?}"), || softgpu::instructions(&built, way))?;
+    }
     match softgpu::numba() {
         Ok(packages) => {
             for way in Way::BOTH {
@@ -40,9 +43,19 @@ pub(crate) fn test() -> Result<()> {
         }
         Err(error) => steps.skip("Numba on the software GPU", &error),
     }
+    match softgpu::nvrtc() {
+        Ok(nvrtc) => {
+            for way in Way::BOTH {
+                let name = format!("cudarc and NVRTC on the software GPU, {way:?}");
+                steps.run(&name, || softgpu::cudarc_programs(&nvrtc, &built, way))?;
+            }
+        }
+        Err(error) => steps.skip("cudarc and NVRTC on the software GPU", &error),
+    }
     steps.run("model checker", model_checker)?;
-    match build::portable() {
-        Ok(portable) => {
+    match build::zig() {
+        Ok(_) => {
+            let portable = steps.run("build as it is shipped", build::portable)?;
             steps.run("tests of the shim as it is shipped", || {
                 let mut command = cargo();
                 command.args(["test", "--quiet", "--package", "detshare-shim"]).env("DETSHARE_BUILT", &portable);

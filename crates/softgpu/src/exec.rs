@@ -31,7 +31,5 @@ mod tests;
 mod warp;
 
 pub(crate) use block::Block;
-#[cfg(test)]
-pub(crate) use decode::DecodeError;
 pub(crate) use decode::decode;
 pub(crate) use program::{Image, Kernel};

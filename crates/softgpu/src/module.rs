@@ -84,10 +84,14 @@ impl Module {
                 out_of_memory = true;
             }
             allocations.extend(address);
+            if let Some(address) = address.filter(|_| placement.constant) {
+                memory::add_constant(address, placement.size);
+            }
             address
         });
         let image = decoded.map_err(|error| {
             for address in &allocations {
+                memory::remove_constant(*address);
                 memory::free(*address);
             }
             log(format_args!("PTX that cannot be loaded: {error}"));
@@ -133,7 +137,7 @@ impl Module {
 
     /// The variable with that name.
     pub(crate) fn global(&self, name: &str) -> Outcome<&Global> {
-        self.image.globals.get(name).filter(|global| global.visible).ok_or(CUresult::CUDA_ERROR_NOT_FOUND)
+        self.image.globals.get(name).ok_or(CUresult::CUDA_ERROR_NOT_FOUND)
     }
 
     /// Takes it out of the program's reach and gives its memory back.
@@ -143,6 +147,7 @@ impl Module {
             FUNCTIONS.remove(function.handle);
         }
         for address in &self.allocations {
+            memory::remove_constant(*address);
             memory::free(*address);
         }
     }

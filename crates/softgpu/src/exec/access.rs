@@ -260,7 +260,7 @@ pub(super) fn store(r: &Registers, memory: &mut Memory<'_>, store: &Store, mask:
                     Space::Shared => bytes_at(memory.shared, address, store.size.into()),
                     Space::Local => bytes_at(memory.local.of(lane), address, store.size.into()),
                     // Parameters cannot be written.
-                    _ => None,
+                    _ => return Err(BadAccess { lane, address, kind: FaultKind::IllegalAddress }),
                 };
                 let bytes = bytes.ok_or(BadAccess { lane, address, kind: FaultKind::IllegalAddress })?;
                 let length = bytes.len();

@@ -148,11 +148,11 @@ pub(super) fn atomic(r: &mut Registers, memory: &mut Memory<'_>, atomic: &Atomic
                 // SAFETY: checked above.
                 unsafe { update_global(address, atomic, b, c) }
             } else {
-                let bytes = match space {
-                    Space::Shared => bytes_at(memory.shared, address, size.into()),
-                    Space::Local => bytes_at(memory.local.of(lane), address, size.into()),
-                    _ => None,
-                };
+                // Local memory and parameters have no atomics.
+                if space != Space::Shared {
+                    return Err(BadAccess { lane, address, kind: FaultKind::IllegalAddress });
+                }
+                let bytes = bytes_at(memory.shared, address, size.into());
                 let bytes = bytes.ok_or(BadAccess { lane, address, kind: FaultKind::IllegalAddress })?;
                 let old = from_bytes(bytes);
                 let new = updated(atomic.op, atomic.ty, old, b, c, space);

@@ -22,6 +22,7 @@ pub(super) fn compute(r: &mut Registers, op: &Op, mask: u32) {
         Op::MulWide { ty, d, a, b } => integer::mul_wide(r, ty, d, [a, b], mask),
         Op::MadWide { ty, d, a, b, c } => integer::mad_wide(r, ty, d, [a, b, c], mask),
         Op::Mul24 { high, signed, d, a, b } => integer::mul24(r, high, signed, d, [a, b], mask),
+        Op::Mad24Saturating { d, a, b, c } => integer::mad24_saturating(r, d, [a, b, c], mask),
         Op::Mad24 { high, signed, d, a, b, c } => integer::mad24(r, high, signed, d, [a, b, c], mask),
         Op::Count { op, ty, d, a } => integer::count(r, op, ty, d, a, mask),
         Op::BitExtract { ty, d, a, b, c } => integer::bit_extract(r, ty, d, [a, b, c], mask),

@@ -12,7 +12,7 @@ use super::warp::{Frame, Group, Next, Warp};
 /// How deep calls may be nested.
 const DEEPEST: u32 = 512;
 /// How much local memory a thread may have, as on a GPU.
-const LARGEST_STACK: u64 = 512 << 10;
+pub(super) const LARGEST_STACK: u64 = 512 << 10;
 /// What PTX allows a thread to sleep at most.
 const LONGEST_SLEEP: u32 = 1_000_000;
 
@@ -39,6 +39,7 @@ impl Warp {
                     };
                     self.pc[lane] = *target;
                 }
+                self.spend(group, 1);
             }
             Op::Call(call) => {
                 self.set_pc(skipping, group.pc + 1);

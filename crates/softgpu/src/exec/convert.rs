@@ -8,6 +8,7 @@
     reason = "converting is what the instruction is for"
 )]
 
+use super::float::flushed_as_unbounded;
 use super::lanes::{Registers, map1, map2};
 use super::op::{FloatMode, FloatType, Number, Reg, Rounding, Slot};
 use super::soft;
@@ -114,6 +115,8 @@ fn to_float(bits: u64, from: FloatType, to: FloatType, mode: FloatMode) -> u64 {
         (FloatType::Bf16, FloatType::F32) => bits << 16,
         _ => soft::convert(bits, from.format(), to.format(), mode.rounding),
     };
+    let converted =
+        flushed_as_unbounded(flushed, to, converted, |wide, _| soft::convert(bits, from.format(), wide, mode.rounding));
     flushed.result(to, converted)
 }
 

@@ -63,9 +63,10 @@ pub(crate) fn decode(
         kernels.insert(name, Arc::new(Kernel { properties, program: Arc::clone(&program), function, shared }));
     }
     let mut globals = HashMap::new();
-    for datum in &linked.data {
-        let visible = datum.variable.linkage != Linkage::Internal && !datum.inner;
-        let global = Global { address: datum.address, size: datum.size, visible };
+    // The host finds a module's internal variables too, as with a GPU's driver; a function's own it does not.
+    for datum in linked.data.iter().filter(|datum| !datum.inner) {
+        let visible = datum.variable.linkage != Linkage::Internal;
+        let global = Global { address: datum.address, size: datum.size };
         // The visible one of two with the same name.
         match globals.entry(datum.declarator.name.clone()) {
             std::collections::hash_map::Entry::Vacant(entry) => {

@@ -129,6 +129,35 @@ fn from_f64(ty: FloatType, value: f64) -> u64 {
     }
 }
 
+/// A flushed result by its exact value: the GPU rounds to the full precision first, and flushes what is below the
+/// smallest normal number then, where rounding to a subnormal number might have brought it up to that.
+#[inline(always)]
+fn flushed_by(value: f32, exact: f64) -> u32 {
+    /// 2^64: far enough up that nothing is subnormal.
+    const UP: f64 = 18_446_744_073_709_551_616.0;
+    let rounded = (exact * UP) as f32;
+    let bits = flush32(bits32(value));
+    if f64::from(rounded.abs()) < f64::from(f32::MIN_POSITIVE) * UP { bits & SIGN32 } else { bits }
+}
+
+/// The same for results that were computed in software; `unbounded` computes once more with a larger exponent, given
+/// that format and a way to bring operands to it.
+pub(super) fn flushed_as_unbounded(
+    mode: FloatMode,
+    ty: FloatType,
+    bits: u64,
+    unbounded: impl FnOnce(Format, &dyn Fn(u64) -> u64) -> u64,
+) -> u64 {
+    let format = ty.format();
+    if !mode.flush || !format.is_smallest_normal(bits) {
+        return bits;
+    }
+    let wide = format.with_wide_exponent();
+    let rounded = unbounded(wide, &|operand| soft::convert(operand, format, wide, Rounding::Nearest));
+    let magnitude = |bits, format| f64::from_bits(soft::convert(bits, format, soft::F64, Rounding::Nearest)).abs();
+    if magnitude(rounded, wide) < magnitude(bits, format) { format.flush(bits - 1) } else { bits }
+}
+
 /// `fma`, the hottest of all.
 pub(super) fn fma(r: &mut Registers, ty: FloatType, mode: FloatMode, d: Slot, abc: [Slot; 3], mask: u32) {
     match ty {
@@ -137,10 +166,10 @@ pub(super) fn fma(r: &mut Registers, ty: FloatType, mode: FloatMode, d: Slot, ab
         }),
         FloatType::F32 if mode.is(true) => map3(r, d, abc, mask, |a: u32, b: u32, c: u32| {
             let [a, b, c] = [a, b, c].map(|bits| f32::from_bits(flush32(bits)));
-            flush32(bits32(a.mul_add(b, c)))
+            flushed_by(a.mul_add(b, c), f64::from(a).mul_add(b.into(), c.into()))
         }),
         FloatType::F64 if mode.is(false) => map3(r, d, abc, mask, |a: u64, b: u64, c: u64| {
-            bits64(f64::from_bits(a).mul_add(f64::from_bits(b), f64::from_bits(c)), [c, b, a])
+            bits64(f64::from_bits(a).mul_add(f64::from_bits(b), f64::from_bits(c)), [b, c, a])
         }),
         FloatType::F64 => map3(r, d, abc, mask, |a: u64, b: u64, c: u64| fma_bits(ty, mode, a, b, c)),
         _ => map3(r, d, abc, mask, |a: u32, b: u32, c: u32| fma_bits(ty, mode, a.into(), b.into(), c.into()) as u32),
@@ -150,7 +179,10 @@ pub(super) fn fma(r: &mut Registers, ty: FloatType, mode: FloatMode, d: Slot, ab
 fn fma_bits(ty: FloatType, mode: FloatMode, a: u64, b: u64, c: u64) -> u64 {
     let [a, b, c] = [a, b, c].map(|bits| mode.operand(ty, bits));
     let bits = soft::fma(a, b, c, ty.format(), mode.rounding);
-    mode.result(ty, if ty == FloatType::F64 { bits64(f64::from_bits(bits), [c, b, a]) } else { bits })
+    let bits = flushed_as_unbounded(mode, ty, bits, |wide, widen| {
+        soft::fma(widen(a), widen(b), widen(c), wide, mode.rounding)
+    });
+    mode.result(ty, if ty == FloatType::F64 { bits64(f64::from_bits(bits), [b, c, a]) } else { bits })
 }
 
 pub(super) fn packed_fma(r: &mut Registers, ty: FloatType, mode: FloatMode, d: Slot, abc: [Slot; 3], mask: u32) {
@@ -192,8 +224,14 @@ pub(super) fn two(r: &mut Registers, op: Float2, ty: FloatType, mode: FloatMode,
         (FloatType::F32, Float2::Div | Float2::DivFull) if mode.is(false) => on_cpu!(f32, same, bits32, /),
         (FloatType::F32, Float2::Add) if mode.is(true) => on_cpu!(f32, flush32, flushed, +),
         (FloatType::F32, Float2::Sub) if mode.is(true) => on_cpu!(f32, flush32, flushed, -),
-        (FloatType::F32, Float2::Mul) if mode.is(true) => on_cpu!(f32, flush32, flushed, *),
-        (FloatType::F32, Float2::Div | Float2::DivFull) if mode.is(true) => on_cpu!(f32, flush32, flushed, /),
+        (FloatType::F32, Float2::Mul) if mode.is(true) => map2(r, d, ab, mask, |a: u32, b: u32| {
+            let (a, b) = (f32::from_bits(flush32(a)), f32::from_bits(flush32(b)));
+            flushed_by(a * b, f64::from(a) * f64::from(b))
+        }),
+        (FloatType::F32, Float2::Div | Float2::DivFull) if mode.is(true) => map2(r, d, ab, mask, |a: u32, b: u32| {
+            let (a, b) = (f32::from_bits(flush32(a)), f32::from_bits(flush32(b)));
+            flushed_by(a / b, f64::from(a) / f64::from(b))
+        }),
         (FloatType::F64, Float2::Add) if mode.is(false) => on_cpu!(f64, +, right, left),
         (FloatType::F64, Float2::Sub) if mode.is(false) => on_cpu!(f64, -, right, left),
         (FloatType::F64, Float2::Mul) if mode.is(false) => on_cpu!(f64, *, right, left),
@@ -255,8 +293,14 @@ pub(super) fn two_bits(op: Float2, ty: FloatType, mode: FloatMode, a: u64, b: u6
     let bits = match op {
         Float2::Add => soft::add(a, b, format, mode.rounding),
         Float2::Sub => soft::sub(a, b, format, mode.rounding),
-        Float2::Mul => soft::mul(a, b, format, mode.rounding),
-        Float2::Div | Float2::DivFull => soft::div(a, b, format, mode.rounding),
+        Float2::Mul => {
+            let bits = soft::mul(a, b, format, mode.rounding);
+            flushed_as_unbounded(mode, ty, bits, |wide, widen| soft::mul(widen(a), widen(b), wide, mode.rounding))
+        }
+        Float2::Div | Float2::DivFull => {
+            let bits = soft::div(a, b, format, mode.rounding);
+            flushed_as_unbounded(mode, ty, bits, |wide, widen| soft::div(widen(a), widen(b), wide, mode.rounding))
+        }
         Float2::DivApprox => approximate_quotient(a, b),
         Float2::Min | Float2::Max | Float2::CopySign => {
             let (x, y) = (to_f64(ty, a), to_f64(ty, b));
@@ -341,9 +385,9 @@ fn one_bits(op: Float1, ty: FloatType, mode: FloatMode, a: u64) -> u64 {
             soft::div(one, a, format, mode.rounding)
         }
         Float1::SqrtApprox => by_f64(f64::sqrt),
-        // The `f64` forms give the upper half of a result only.
+        // These give the upper half of a result only.
         Float1::RcpApprox if ty == FloatType::F64 => upper_half(f64::from_bits(a).recip()),
-        Float1::Rsqrt if ty == FloatType::F64 => upper_half(f64::from_bits(a).sqrt().recip()),
+        Float1::Rsqrt if ty == FloatType::F64 && mode.flush => upper_half(f64::from_bits(a).sqrt().recip()),
         Float1::RcpApprox => by_f64(f64::recip),
         Float1::Rsqrt => by_f64(|value| value.sqrt().recip()),
         Float1::Sin => by_f64(f64::sin),
@@ -353,7 +397,9 @@ fn one_bits(op: Float1, ty: FloatType, mode: FloatMode, a: u64) -> u64 {
         Float1::Tanh => by_f64(f64::tanh),
     };
     let bits = match (ty, op) {
-        (FloatType::F64, Float1::Sqrt | Float1::Rcp) => bits64(f64::from_bits(bits), [a]),
+        (FloatType::F64, Float1::Sqrt | Float1::Rcp | Float1::Rsqrt) if !mode.flush => {
+            bits64(f64::from_bits(bits), [a])
+        }
         _ => bits,
     };
     mode.result(ty, bits)

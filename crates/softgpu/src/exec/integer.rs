@@ -97,6 +97,13 @@ pub(super) fn mad24(r: &mut Registers, high: bool, signed: bool, d: Slot, abc: [
     map3(r, d, abc, mask, |a: u32, b: u32, c: u32| product24(high, signed, a, b).wrapping_add(c));
 }
 
+/// `mad24.hi.sat.s32`.
+pub(super) fn mad24_saturating(r: &mut Registers, d: Slot, abc: [Slot; 3], mask: u32) {
+    map3(r, d, abc, mask, |a: u32, b: u32, c: u32| {
+        (product24(true, true, a, b) as i32).saturating_add(c as i32) as u32
+    });
+}
+
 pub(super) fn three(r: &mut Registers, op: Integer3, ty: IntType, d: Slot, abc: [Slot; 3], mask: u32) {
     with_type!(ty, T, L, Double, {
         match op {
@@ -182,11 +189,16 @@ pub(super) fn count(r: &mut Registers, op: Count, ty: IntType, d: Slot, a: Slot,
     });
 }
 
-/// `bfe`: `c & 255` bits from bit `b & 255` on; what lies beyond the operand is 0 or its sign.
+/// Where a bit field begins and how long it is: of 32-bit operands the low 8 bits say so, of 64-bit ones all.
+fn field(start: u32, length: u32, bits: u32) -> (u32, u32) {
+    if bits == u32::BITS { (start & 0xff, length & 0xff) } else { (start, length) }
+}
+
+/// `bfe`: `c` bits from bit `b` on; what lies beyond the operand is 0 or its sign.
 pub(super) fn bit_extract(r: &mut Registers, ty: IntType, d: Slot, abc: [Slot; 3], mask: u32) {
     with_type!(ty, T, L, Double, {
         map3(r, d, abc, mask, |a: L, start: u32, length: u32| {
-            let (start, length) = (start & 0xff, length & 0xff);
+            let (start, length) = field(start, length, T::BITS);
             let a = a as T;
             if length == 0 {
                 return 0;
@@ -204,7 +216,7 @@ pub(super) fn bit_extract(r: &mut Registers, ty: IntType, d: Slot, abc: [Slot; 3
 /// `bfi`: the low `length` bits of `a` in `b` from bit `c` on.
 pub(super) fn bit_insert(r: &mut Registers, wide: bool, d: Slot, [a, b, c, length]: [Slot; 4], mask: u32) {
     fn insert(a: u64, b: u64, start: u32, length: u32, bits: u32) -> u64 {
-        let (start, length) = (start & 0xff, length & 0xff);
+        let (start, length) = field(start, length, bits);
         if start >= bits || length == 0 {
             return b;
         }

@@ -15,6 +15,8 @@ pub(crate) struct Placement<'a> {
     pub(crate) size: u64,
     /// In bytes.
     pub(crate) align: u64,
+    /// Whether it is a constant.
+    pub(crate) constant: bool,
 }
 
 /// A placed variable.
@@ -24,8 +26,6 @@ pub(crate) struct Global {
     pub(crate) address: u64,
     /// In bytes.
     pub(crate) size: u64,
-    /// Whether the host can ask for it by name.
-    pub(crate) visible: bool,
 }
 
 /// One parameter of a kernel in its parameter buffer.

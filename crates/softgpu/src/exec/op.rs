@@ -120,6 +120,13 @@ pub(super) enum Op {
         a: Slot,
         b: Slot,
     },
+    /// `mad24.hi.sat.s32`
+    Mad24Saturating {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+    },
     Mad24 {
         high: bool,
         signed: bool,
@@ -311,6 +318,11 @@ pub(super) enum Op {
     Store(Box<Store>),
     Atomic(Box<Atomic>),
     Fence,
+    /// Whether an address is that of a constant.
+    IsConstant {
+        d: Slot,
+        a: Slot,
+    },
     InSpace {
         space: Space,
         d: Slot,

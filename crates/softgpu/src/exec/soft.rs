@@ -54,6 +54,16 @@ impl Format {
         self.nan
     }
 
+    /// The same precision with an exponent that products of this format's numbers do not leave.
+    pub(super) fn with_wide_exponent(self) -> Self {
+        Self { exponent_bits: 11, nan: 0x7ff << self.fraction_bits | 1, ..self }
+    }
+
+    /// Whether it is the smallest number that is not subnormal, of either sign.
+    pub(super) fn is_smallest_normal(self, bits: u64) -> bool {
+        bits & !self.sign(true) == 1 << self.fraction_bits
+    }
+
     /// The same number with a zero for a subnormal one.
     pub(super) fn flush(self, bits: u64) -> u64 {
         let sign = self.sign(true);

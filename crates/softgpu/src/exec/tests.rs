@@ -31,7 +31,7 @@ fn image(source: &str) -> Image {
     try_image(&[source]).unwrap_or_else(|error| panic!("{error}\n{source}"))
 }
 
-fn try_image(sources: &[&str]) -> Result<Image, super::DecodeError> {
+fn try_image(sources: &[&str]) -> Result<Image, decode::DecodeError> {
     let modules: Vec<_> = sources
         .iter()
         .map(|source| (detshare_ptx::parse(source).unwrap_or_else(|error| panic!("{error}\n{source}")), *source))

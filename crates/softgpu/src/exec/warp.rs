@@ -6,11 +6,13 @@
 
 use super::access::{self, BadAccess, Local, Memory};
 use super::block::Surroundings;
+use super::control::LARGEST_STACK;
 use super::interface::{Fault, FaultKind};
-use super::lanes::{LANES, Registers, lanes_of};
+use super::lanes::{LANES, Registers, lanes_of, mask_of};
 use super::op::{Instruction, Op, Order};
 use super::program::Program;
 use super::{atomic, compute, special};
+use crate::memory::is_constant;
 use core::sync::atomic::{Ordering, fence};
 
 /// How much lanes do that go round in circles before they give way. A turn of a loop counts once,
@@ -99,8 +101,10 @@ impl Warp {
             call: [0; LANES],
         };
         let mut local = Local::default();
-        if code.local_bytes > 0 {
-            lanes_of(lanes).for_each(|lane| local.grow(lane, code.local_bytes as usize));
+        // What is beyond the largest stack is not there.
+        let bytes = usize::try_from(u64::from(code.local_bytes).min(LARGEST_STACK)).unwrap_or_default();
+        if bytes > 0 {
+            lanes_of(lanes).for_each(|lane| local.grow(lane, bytes));
         }
         Self {
             number,
@@ -221,9 +225,15 @@ impl Warp {
                 Op::Load(_) | Op::Store(_) | Op::Atomic(_) => self.access(program, block, group, op, active)?,
                 Op::Fence => fence(Ordering::SeqCst),
                 Op::InSpace { space, d, a } => {
-                    let held =
-                        lanes_of(active).filter(|lane| access::resolve(registers.wide[*a as usize][*lane]).0 == *space);
-                    let held = held.fold(0, |mask, lane| mask | 1 << lane);
+                    let addresses = &registers.wide[*a as usize];
+                    // Constants lie in global memory, and are not global all the same.
+                    let is_there = |address: u64| access::resolve(address).0 == *space && !is_constant(address);
+                    let held = mask_of(lanes_of(active).filter(|lane| is_there(addresses[*lane])));
+                    registers.write_predicate(*d, active, held);
+                }
+                Op::IsConstant { d, a } => {
+                    let addresses = &registers.wide[*a as usize];
+                    let held = mask_of(lanes_of(active).filter(|lane| is_constant(addresses[*lane])));
                     registers.write_predicate(*d, active, held);
                 }
                 Op::Read { d, special } => special::read(registers, *d, *special, block, self.number, active),
@@ -253,7 +263,7 @@ impl Warp {
     }
 
     /// Notes that lanes may be going round in circles.
-    fn spend(&mut self, group: Group, amount: u32) {
+    pub(super) fn spend(&mut self, group: Group, amount: u32) {
         if group.others == 0 {
             return;
         }

@@ -69,6 +69,11 @@ impl<'a> Builder<'a> {
             "prefetch" | "prefetchu" | "discard" | "applypriority" | "pmevent" | "griddepcontrol" | "setmaxnreg" => {
                 Ok(Op::Nop)
             }
+            // A policy that loads and stores then ignore.
+            "createpolicy" => {
+                let d = self.destination(nth(i, 0)?, ScalarType::B64)?;
+                Ok(Op::Move64 { d, a: self.wide_constant(0) })
+            }
             "bra" => self.branch(i, m),
             "brx" => self.branch_table(i, m),
             "call" => self.call(i, m),
@@ -223,15 +228,20 @@ impl<'a> Builder<'a> {
     fn product24(&mut self, i: &Instruction, m: &mut Modifiers<'_>) -> Decoded<Op> {
         let high = m.take("hi");
         m.take("lo");
+        let saturate = m.take("sat");
         let ty = m.ty()?;
         m.finish()?;
         let signed = ty == ScalarType::S32;
+        if saturate && !(high && signed && i.opcode == "mad24") {
+            return Err(Refusal::Wrong("only mad24.hi.s32 saturates"));
+        }
         let (a, b) = (self.source(nth(i, 1)?, ty)?, self.source(nth(i, 2)?, ty)?);
         let d = self.destination(nth(i, 0)?, ty)?;
         if i.opcode == "mul24" {
             return Ok(Op::Mul24 { high, signed, d, a, b });
         }
-        Ok(Op::Mad24 { high, signed, d, a, b, c: self.source(nth(i, 3)?, ty)? })
+        let c = self.source(nth(i, 3)?, ty)?;
+        if saturate { Ok(Op::Mad24Saturating { d, a, b, c }) } else { Ok(Op::Mad24 { high, signed, d, a, b, c }) }
     }
 
     fn quotient(&mut self, i: &Instruction, m: &mut Modifiers<'_>) -> Decoded<Op> {

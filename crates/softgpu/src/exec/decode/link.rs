@@ -213,7 +213,12 @@ impl<'a> Linked<'a> {
     pub(super) fn place(&mut self, place: &mut dyn FnMut(&Placement<'_>) -> Option<u64>) -> Result<(), DecodeError> {
         for datum in &mut self.data {
             let name = datum.declarator.name.as_str();
-            let placement = Placement { name, size: datum.size, align: align_of(datum.variable) };
+            let placement = Placement {
+                name,
+                size: datum.size,
+                align: align_of(datum.variable),
+                constant: datum.variable.space == Space::Const,
+            };
             let address = place(&placement);
             datum.address =
                 address.ok_or_else(|| DecodeError::NoMemory { name: name.to_string(), size: datum.size })?;

@@ -236,9 +236,7 @@ impl Builder<'_> {
         let a = self.source(a, ScalarType::U64)?;
         let d = self.predicate(p)?;
         if constant {
-            // Constants lie in global memory, and this is what tells them apart: nothing.
-            let never = self.preset(KnownAtEntry::Predicate(false));
-            return Ok(Op::MovePredicate { d, a: crate::exec::op::Condition { slot: never, negated: false } });
+            return Ok(Op::IsConstant { d, a });
         }
         let space = self.space(Some(named.ok_or(Refusal::Wrong("no space"))?));
         Ok(Op::InSpace { space, d, a })

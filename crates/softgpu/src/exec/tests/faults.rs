@@ -23,6 +23,8 @@ fn accesses_stay_within_shared_memory() {
     assert_eq!(fault("mov.u64 %rd1, 0x8000000000002000; st.u32 [%rd1], 1;").kind, FaultKind::IllegalAddress);
     assert_eq!(fault(".local .b32 l; st.local.u32 [l+16], 1;").kind, FaultKind::IllegalAddress);
     assert_eq!(fault("mov.u64 %rd1, 0xA000000000000000; st.u32 [%rd1], 1;").kind, FaultKind::IllegalAddress);
+    let local = ".local .b32 l; mov.u64 %rd1, l; cvta.local.u64 %rd1, %rd1; atom.add.u32 %r1, [%rd1], 1;";
+    assert_eq!(fault(local).kind, FaultKind::IllegalAddress);
     let third = fault("setp.eq.u32 %p1, %t, 35; mov.u32 %r1, 1999; @%p1 st.shared.u32 [%r1], 1;");
     assert_eq!(third.kind, FaultKind::MisalignedAddress);
     assert!(third.place.contains("thread (35, 0, 0)"), "{}", third.place);

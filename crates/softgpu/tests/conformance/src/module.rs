@@ -230,10 +230,14 @@ fn missing_variable_is_not_found(driver: &Driver) -> Outcome {
     let gpu = Gpu::new(driver)?;
     let module = gpu.module(VARIABLES)?;
     let (mut pointer, mut bytes) = (NO_ADDRESS, 0);
-    for name in [c"none_such", c"scale"] {
-        expect!(driver, cuModuleGetGlobal_v2(&raw mut pointer, &raw mut bytes, module, name.as_ptr())
-            => CUDA_ERROR_NOT_FOUND);
-    }
+    expect!(driver, cuModuleGetGlobal_v2(&raw mut pointer, &raw mut bytes, module, c"none_such".as_ptr())
+        => CUDA_ERROR_NOT_FOUND);
+    let code = noted!(
+        driver,
+        cuModuleGetGlobal_v2(&raw mut pointer, &raw mut bytes, module, c"scale".as_ptr()),
+        "a kernel's name"
+    );
+    ensure!(code != CUresult::CUDA_SUCCESS, "a kernel is a variable");
     Ok(())
 }
 
