@@ -29,6 +29,7 @@ tests! { module:
     variables_can_be_changed,
     constants_can_be_changed,
     missing_variable_is_not_found,
+    internal_variables_are_found_too,
     each_load_has_its_own_variables,
     unloads_and_loads_again,
     functions_are_counted_and_listed,
@@ -223,6 +224,33 @@ fn constants_can_be_changed(driver: &Driver) -> Outcome {
     let module = gpu.module(VARIABLES)?;
     gpu.write(variable(driver, module, c"factors")?.0, &[4, 3, 2, 1])?;
     ensure!(scaled(&gpu, module)? == [28, 21, 14, 7], "the kernel does not see the new values");
+    Ok(())
+}
+
+/// Compilers leave `.visible` out of what no other module uses; the host reaches it all the same.
+fn internal_variables_are_found_too(driver: &Driver) -> Outcome {
+    const INTERNAL: &CStr = c".version 7.0 .target sm_70 .address_size 64
+        .global .align 4 .u32 counter = 5;
+        .const .align 4 .u32 factor = 3;
+        .visible .entry use(.param .u64 out)
+        {
+            .reg .b32 %a, %b; .reg .b64 %out;
+            ld.param.u64 %out, [out];
+            ld.global.u32 %a, [counter];
+            ld.const.u32 %b, [factor];
+            mul.lo.u32 %a, %a, %b;
+            st.global.u32 [%out], %a;
+            ret;
+        }";
+    let gpu = Gpu::new(driver)?;
+    let module = gpu.module(INTERNAL)?;
+    let (counter, bytes) = variable(driver, module, c"counter")?;
+    ensure!(bytes == 4 && gpu.read(counter, 1)? == [5], "the counter is another");
+    gpu.write(counter, &[7])?;
+    gpu.write(variable(driver, module, c"factor")?.0, &[11])?;
+    let out = gpu.zeros(1)?;
+    gpu.launch(gpu.function_of(module, c"use")?, 1, NULL_STREAM, &[&out])?;
+    ensure!(gpu.read(out, 1)? == [77], "the kernel does not see what the host wrote");
     Ok(())
 }
 

@@ -84,6 +84,10 @@ pub(crate) fn run(driver: &Path, test: &Test) -> Result<Report> {
             let status = wait_for(process)?;
             if !reported {
                 report.detail = ending(status);
+            } else if status != 0 && report.verdict != Verdict::Failed {
+                // A checker that the suite runs under has found something.
+                report.verdict = Verdict::Failed;
+                report.detail = ending(status);
             }
             Ok(report)
         }
