@@ -108,3 +108,42 @@ fn dead_foreign_and_mistaken_handles_are_refused() {
     refused!(driver, cuCtxDestroy_v2(context));
     refused!(driver, cuMemAlloc_v2(&raw mut memory, 64));
 }
+
+/// A module with an instruction that the software GPU does not have, on line 5.
+const UNSUPPORTED: &core::ffi::CStr = c".version 8.0
+.target sm_90
+.address_size 64
+.visible .entry tensor() { .reg .b32 %a, %b; .reg .b64 %p;
+    ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%a, %b}, [%p];
+    ret;
+}
+.visible .entry fine() { ret; }";
+
+/// Run as a process of its own by the test below, which reads its log.
+#[test]
+fn unsupported_instruction() {
+    let driver = softgpu();
+    ok!(driver, cuInit(0));
+    let mut context = CUcontext(none());
+    ok!(driver, cuCtxCreate_v2(&raw mut context, 0, CUdevice_v1(0)));
+    let (mut module, mut function) = (CUmodule(none()), CUfunction(none()));
+    ok!(driver, cuModuleLoadData(&raw mut module, UNSUPPORTED.as_ptr().cast()));
+    let own = CUstream(none());
+    ok!(driver, cuModuleGetFunction(&raw mut function, module, c"tensor".as_ptr()));
+    let code = cu!(driver, cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, own, none(), none()));
+    assert_eq!(code, CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    ok!(driver, cuModuleGetFunction(&raw mut function, module, c"fine".as_ptr()));
+    ok!(driver, cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, own, none(), none()));
+    ok!(driver, cuCtxSynchronize());
+    ok!(driver, cuCtxDestroy_v2(context));
+}
+
+#[test]
+fn the_log_names_an_unsupported_instruction_and_its_line() {
+    let mut command = std::process::Command::new(std::env::current_exe().expect("this test"));
+    command.args(["--exact", "unsupported_instruction", "--nocapture"]).env("DETSHARE_LOG", "1");
+    let output = command.output().expect("this test starts again");
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{log}");
+    assert!(log.contains("line 5") && log.contains("ldmatrix") && log.contains("not supported"), "{log}");
+}

@@ -1,8 +1,7 @@
 //! A completion: something that other work, and the program, can wait for.
 
+use super::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
 use super::{Job, now};
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 
 /// Whether a piece of work is over, and when.
 #[derive(Default)]
