@@ -171,6 +171,8 @@ mod tests {
         assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
         // SAFETY: both just made, and owned by nobody else.
         let [read, write] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+        // The shared memory is mapped before the fork: a child forked while another thread maps it would wait for ever.
+        lane(1004).free_at();
         // SAFETY: the child calls nothing that another thread of the test may hold a lock of.
         let child = unsafe { libc::fork() };
         if child == 0 {
