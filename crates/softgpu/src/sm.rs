@@ -111,10 +111,13 @@ fn shared() -> &'static [Sm] {
     })
 }
 
+/// Part of the name: processes with another layout of [`Sm`] do not meet.
+const LAYOUT: u32 = 1;
+
 fn map_shared() -> Option<&'static [Sm]> {
     // SAFETY: takes nothing.
     let user = unsafe { libc::geteuid() };
-    let name = CString::new(format!("/detshare-softgpu-{user}")).ok()?;
+    let name = CString::new(format!("/detshare-softgpu-{user}-{LAYOUT}")).ok()?;
     // SAFETY: a terminated name.
     let file = unsafe { libc::shm_open(name.as_ptr(), libc::O_CREAT | libc::O_RDWR | libc::O_CLOEXEC, 0o600) };
     if file < 0 {
@@ -143,22 +146,29 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// SMs that no device of a test has: the real ones may be in use.
+    /// SMs that no device of a test has, and other ones for each process that tests: the real ones may be in use.
+    fn number(sm: u32) -> u32 {
+        const FIRST: u32 = 200;
+        const PROCESSES: u32 = 160;
+        const EACH: u32 = 5;
+        FIRST + std::process::id() % PROCESSES * EACH + sm
+    }
+
     fn lane(sm: u32) -> Lane {
-        Lane::of(vec![sm])
+        Lane::of(vec![number(sm)])
     }
 
     #[test]
     fn an_sm_runs_one_block_after_the_other() {
-        let first = lane(1000).occupy(SECOND / 20);
-        let second = lane(1000).occupy(SECOND / 20);
+        let first = lane(0).occupy(SECOND / 20);
+        let second = lane(0).occupy(SECOND / 20);
         assert_eq!(second - first, SECOND / 20);
-        assert!(lane(1001).occupy(SECOND / 100) < second, "another SM does not wait for it");
+        assert!(lane(1).occupy(SECOND / 100) < second, "another SM does not wait for it");
     }
 
     #[test]
     fn a_lane_takes_the_sm_that_is_free_first() {
-        let both = Lane::of(vec![1002, 1003]);
+        let both = Lane::of(vec![number(2), number(3)]);
         let (first, second) = (both.occupy(SECOND), both.occupy(SECOND));
         assert!(second < first + SECOND, "the other SM was free");
         assert!(both.free_at() > now());
@@ -171,12 +181,13 @@ mod tests {
         assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
         // SAFETY: both just made, and owned by nobody else.
         let [read, write] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+        let lane = lane(4);
         // The shared memory is mapped before the fork: a child forked while another thread maps it would wait for ever.
-        lane(1004).free_at();
+        lane.free_at();
         // SAFETY: the child calls nothing that another thread of the test may hold a lock of.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            lane(1004).occupy(3600 * SECOND);
+            lane.occupy(3600 * SECOND);
             drop(write);
             loop {
                 // SAFETY: takes nothing; waits for the parent to end it.
@@ -186,11 +197,11 @@ mod tests {
         drop(write);
         let mut nothing = Vec::new();
         std::fs::File::from(read).read_to_end(&mut nothing).expect("the child closes its end");
-        assert!(lane(1004).free_at() > now() + 1000 * SECOND, "busy for the others while it lives");
+        assert!(lane.free_at() > now() + 1000 * SECOND, "busy for the others while it lives");
         // SAFETY: the child just made.
         unsafe { libc::kill(child, libc::SIGKILL) };
         // SAFETY: as above; takes no status.
         assert_eq!(unsafe { libc::waitpid(child, core::ptr::null_mut(), 0) }, child);
-        assert!(lane(1004).free_at() <= now(), "free as soon as it is gone");
+        assert!(lane.free_at() <= now(), "free as soon as it is gone");
     }
 }

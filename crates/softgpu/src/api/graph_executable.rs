@@ -90,7 +90,7 @@ pub(crate) unsafe fn cuGraphLaunch(executable: CUgraphExec, stream: CUstream) ->
     let executable = executable::find(executable)?;
     let stream = stream::find(stream)?;
     stream.context.fate.check()?;
-    // A graph that is launched into a capture would become a child graph; it has none to name any more.
+    // The real driver refuses it too: a capture takes graphs as child nodes only.
     capture::forbid(&stream)?;
     executable.launch(&stream);
     Ok(())

@@ -78,7 +78,10 @@ pub(crate) unsafe fn cuMemGetAddressRange_v2(
 
 pub(crate) unsafe fn cuMemHostAlloc(pointer: *mut *mut c_void, bytes: usize, flags: c_uint) -> Outcome {
     context::healthy()?;
-    require(!pointer.is_null() && bytes > 0 && flags & !HOST_FLAGS == 0)?;
+    require(!pointer.is_null() && flags & !HOST_FLAGS == 0)?;
+    if bytes == 0 {
+        return give(pointer, core::ptr::null_mut());
+    }
     let layout = host_layout(bytes)?;
     let memory = std::alloc::alloc_zeroed(layout);
     if memory.is_null() {

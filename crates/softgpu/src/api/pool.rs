@@ -168,7 +168,10 @@ pub(crate) unsafe fn cuMemAllocFromPoolAsync(
     context::healthy()?;
     let found = find(pool)?;
     let stream = stream::find(stream)?;
-    require(!address.is_null() && bytes > 0)?;
+    require(!address.is_null())?;
+    if bytes == 0 {
+        return give(address, CUdeviceptr_v2(0));
+    }
     let allocated = memory::allocate(bytes as u64).ok_or(CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
     let mut used = found.used.lock().expect("no panic while it is held");
     used.now += bytes as u64;
@@ -187,6 +190,9 @@ pub(crate) unsafe fn cuMemAllocAsync(address: *mut CUdeviceptr, bytes: usize, st
 pub(crate) unsafe fn cuMemFreeAsync(address: CUdeviceptr, stream: CUstream) -> Outcome {
     context::healthy()?;
     let stream = stream::find(stream)?;
+    if address.0 == 0 {
+        return Ok(());
+    }
     require(memory::device_range(address.0).is_some_and(|(start, _)| start == address.0))?;
     if let Some((pool, bytes)) = ORIGINS.lock().expect("no panic while it is held").remove(&address.0)
         && let Some(pool) = POOLS.get(pool)

@@ -28,6 +28,7 @@ tests! { capture:
     adds_to_a_graph,
     external_record_becomes_a_node,
     allocations_become_nodes,
+    graph_launch_is_refused,
     synchronise_invalidates,
     query_is_refused,
     captured_event_cannot_be_queried,
@@ -325,6 +326,24 @@ fn allocations_become_nodes(driver: &Driver) -> Outcome {
     ensure!(types == [kernel, kernel, alloc, free], "{types:?}");
     run(&gpu, graph, 2)?;
     ensure!(seen.get(0) == 3, "{} instead of 3", seen.get(0));
+    Ok(())
+}
+
+fn graph_launch_is_refused(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let [fill] = gpu.kernels([c"fill"])?;
+    let (seen, stream) = (gpu.shared_words(1)?, gpu.stream(NON_BLOCKING)?);
+    begin(driver, stream)?;
+    gpu.launch(fill, 1, stream, &[&seen.at(0), &3_u32, &1_u32])?;
+    let executable = instantiate(driver, end(driver, stream)?)?;
+    begin(driver, stream)?;
+    expect!(driver, cuGraphLaunch(executable, stream) => CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    ensure!(status(driver, stream)? == Status::CU_STREAM_CAPTURE_STATUS_INVALIDATED, "the capture is still valid");
+    let mut graph = NO_GRAPH;
+    expect!(driver, cuStreamEndCapture(stream, &raw mut graph) => CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    ok!(driver, cuGraphLaunch(executable, stream));
+    gpu.wait(stream)?;
+    ensure!(seen.get(0) == 3, "after the capture the graph does not run");
     Ok(())
 }
 

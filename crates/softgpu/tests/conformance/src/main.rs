@@ -82,6 +82,9 @@ struct Arguments {
     /// Where to write the verdicts as JSON
     #[arg(long)]
     out: Option<PathBuf>,
+    /// How many seconds one test may take
+    #[arg(long, default_value_t = runner::TIME_LIMIT_S)]
+    limit: u32,
     /// Only print the tests' names
     #[arg(long)]
     list: bool,
@@ -94,7 +97,7 @@ fn main() -> Result<ExitCode> {
     let wanted = |name: &str| arguments.filters.is_empty() || arguments.filters.iter().any(|part| name.contains(part));
     let tests = TABLES.iter().flat_map(|table| table.iter()).filter(|(name, _)| wanted(name));
     match arguments.driver.filter(|_| !arguments.list) {
-        Some(driver) => run(&driver, tests, arguments.out.as_deref()),
+        Some(driver) => run(&driver, tests, arguments.limit, arguments.out.as_deref()),
         None => {
             tests.for_each(|(name, _)| println!("{name}"));
             Ok(ExitCode::SUCCESS)
@@ -102,11 +105,11 @@ fn main() -> Result<ExitCode> {
     }
 }
 
-fn run<'a>(driver: &Path, tests: impl Iterator<Item = &'a Test>, out: Option<&Path>) -> Result<ExitCode> {
+fn run<'a>(driver: &Path, tests: impl Iterator<Item = &'a Test>, limit: u32, out: Option<&Path>) -> Result<ExitCode> {
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     let mut verdicts = Vec::new();
     for test in tests {
-        let report = runner::run(driver, test)?;
+        let report = runner::run(driver, test, limit)?;
         match report.verdict {
             runner::Verdict::Ok => passed += 1,
             runner::Verdict::Failed => failed += 1,

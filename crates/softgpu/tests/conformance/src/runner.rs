@@ -8,6 +8,7 @@ use crate::call::Skipped;
 use anyhow::{Context, Result};
 use detshare_cuda::Driver;
 use detshare_cuda::driver::Visibility;
+use detshare_test_child::{ending, limit, wait_for};
 use serde_json::{Value, json};
 use std::fmt;
 use std::io::{BufRead, BufReader, PipeWriter, Write};
@@ -16,7 +17,7 @@ use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Far more than any test needs on a GPU, and enough for kernels that run on a CPU.
-const TIME_LIMIT_S: u32 = 60;
+pub(crate) const TIME_LIMIT_S: u32 = 60;
 
 /// Where the child reports to.
 static REPORT: OnceLock<Mutex<PipeWriter>> = OnceLock::new();
@@ -67,27 +68,27 @@ impl fmt::Display for Report {
     }
 }
 
-/// Runs the test in a child and waits for it.
-pub(crate) fn run(driver: &Path, test: &Test) -> Result<Report> {
+/// Runs the test in a child, which gets that many seconds, and waits for it.
+pub(crate) fn run(driver: &Path, test: &Test, seconds: u32) -> Result<Report> {
     let (reader, writer) = std::io::pipe().context("no pipe to a test")?;
     // SAFETY: this process has one thread, so the child may go on as if nothing had happened.
     match unsafe { libc::fork() } {
         -1 => Err(std::io::Error::last_os_error()).context("no process for a test"),
         0 => {
             drop(reader);
-            child(driver, test, writer)
+            child(driver, test, writer, seconds)
         }
         process => {
             drop(writer);
             let mut report = Report { name: test.0, verdict: Verdict::Failed, detail: String::new(), notes: vec![] };
             let reported = listen(BufReader::new(reader), &mut report)?;
-            let status = wait_for(process)?;
+            let status = wait_for(process).context("a test's process is lost")?;
             if !reported {
-                report.detail = ending(status);
+                report.detail = ending(status, seconds);
             } else if status != 0 && report.verdict != Verdict::Failed {
                 // A checker that the suite runs under has found something.
                 report.verdict = Verdict::Failed;
-                report.detail = ending(status);
+                report.detail = ending(status, seconds);
             }
             Ok(report)
         }
@@ -106,9 +107,8 @@ fn tell(line: &Value) {
     let _ = writeln!(writer, "{line}");
 }
 
-fn child(driver: &Path, (_, body): &Test, writer: PipeWriter) -> ! {
-    // SAFETY: takes a number. The signal's default action ends the process.
-    unsafe { libc::alarm(TIME_LIMIT_S) };
+fn child(driver: &Path, (_, body): &Test, writer: PipeWriter, seconds: u32) -> ! {
+    limit(seconds);
     let _ = REPORT.set(Mutex::new(writer));
     std::panic::set_hook(Box::new(|_| ()));
     let outcome = catch_unwind(AssertUnwindSafe(|| body(&Driver::open(driver, Visibility::Local)?)));
@@ -147,29 +147,4 @@ fn listen(lines: impl BufRead, report: &mut Report) -> Result<bool> {
         }
     }
     Ok(reported)
-}
-
-fn wait_for(process: libc::pid_t) -> Result<libc::c_int> {
-    let mut status = 0;
-    loop {
-        // SAFETY: a child of this process and a place for its status.
-        if unsafe { libc::waitpid(process, &raw mut status, 0) } == process {
-            return Ok(status);
-        }
-        let error = std::io::Error::last_os_error();
-        if error.kind() != std::io::ErrorKind::Interrupted {
-            return Err(error).context("a test's process is lost");
-        }
-    }
-}
-
-/// How a process ended that gave no verdict.
-fn ending(status: libc::c_int) -> String {
-    if !libc::WIFSIGNALED(status) {
-        return format!("ended the process with code {}", libc::WEXITSTATUS(status));
-    }
-    match libc::WTERMSIG(status) {
-        libc::SIGALRM => format!("not done after {TIME_LIMIT_S} s"),
-        signal => format!("died of signal {signal}"),
-    }
 }

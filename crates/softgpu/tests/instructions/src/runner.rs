@@ -9,6 +9,7 @@ use crate::case::Case;
 use crate::gpu::Gpu;
 use anyhow::{Context, Result};
 use detshare_cuda::types::CUresult;
+use detshare_test_child::{ending, limit, wait_for};
 use serde_json::{Value, json};
 use std::fmt;
 use std::io::{BufRead, BufReader, PipeWriter, Write};
@@ -75,16 +76,15 @@ fn in_child(driver: &Path, cases: &[Case], mut tell: impl FnMut(Observed)) -> Re
         answers += 1;
         tell(observed);
     }
-    let status = wait_for(process)?;
+    let status = wait_for(process).context("a child is lost")?;
     let complete = stopped || answers == cases.len();
-    Ok(if complete { None } else { Some(ending(status)) })
+    Ok(if complete { None } else { Some(ending(status, TIME_LIMIT_S)) })
 }
 
 fn child(driver: &Path, cases: &[Case], mut writer: PipeWriter) -> ! {
     let mut gpu = None;
     for case in cases {
-        // SAFETY: takes a number. The signal's default action ends the process.
-        unsafe { libc::alarm(TIME_LIMIT_S) };
+        limit(TIME_LIMIT_S);
         let outcome = match &gpu {
             Some(gpu) => Gpu::run(gpu, case),
             None => Gpu::open(driver).and_then(|opened| gpu.insert(opened).run(case)),
@@ -116,29 +116,4 @@ fn parse(line: &str) -> Result<Observed> {
         return Ok(Observed::Refused(Refused { call: call.into(), code: CUresult(code) }));
     }
     Ok(Observed::Lost(answer["lost"].as_str().unwrap_or_default().into()))
-}
-
-fn wait_for(process: libc::pid_t) -> Result<libc::c_int> {
-    let mut status = 0;
-    loop {
-        // SAFETY: a child of this process and a place for its status.
-        if unsafe { libc::waitpid(process, &raw mut status, 0) } == process {
-            return Ok(status);
-        }
-        let error = std::io::Error::last_os_error();
-        if error.kind() != std::io::ErrorKind::Interrupted {
-            return Err(error).context("a child is lost");
-        }
-    }
-}
-
-/// How a process ended that left an answer out.
-fn ending(status: libc::c_int) -> String {
-    if !libc::WIFSIGNALED(status) {
-        return format!("ended the process with code {}", libc::WEXITSTATUS(status));
-    }
-    match libc::WTERMSIG(status) {
-        libc::SIGALRM => format!("not done after {TIME_LIMIT_S} s"),
-        signal => format!("died of signal {signal}"),
-    }
 }
