@@ -1,5 +1,6 @@
 //! Makes an exported entry for every function of the driver, as `src/treatment.rs` says.
 
+use detshare_cuda::StreamUse;
 use detshare_cuda::{Function, functions};
 use std::fmt::Write;
 use std::path::Path;
@@ -7,7 +8,7 @@ use std::path::Path;
 #[path = "src/treatment.rs"]
 mod treatment;
 
-use treatment::Treatment;
+use treatment::{Action, Treatment};
 
 fn main() {
     println!("cargo::rerun-if-changed=src/treatment.rs");
@@ -26,16 +27,44 @@ fn main() {
 
 fn entries() -> String {
     let mut text = String::new();
-    let mut observed = Vec::new();
+    let (mut observed, mut counters) = (Vec::new(), Vec::new());
     let mut write = |arguments: std::fmt::Arguments<'_>| text.write_fmt(arguments).expect("a string takes any text");
     for (index, function) in functions().iter().enumerate() {
-        match treatment::of(function.base) {
-            Treatment::Forward => write(format_args!("forward!({}, {index});\n", function.name)),
-            Treatment::Observe(kind) => {
-                write(format_args!("observe!({}({}), {});\n", function.name, parameters(function), observed.len()));
-                observed.push(format!("({index}, Kind::{kind:?})"));
+        let Treatment { action, kind } = treatment::of(function);
+        let name = function.name;
+        if let Some(kind) = kind {
+            counters.push(format!("pub(crate) const {name}: usize = {};", observed.len()));
+            observed.push(format!("({index}, Kind::{kind:?})"));
+        }
+        let count = if kind.is_some() { format!("crate::stats::count(counter::{name});") } else { String::new() };
+        match (action, kind) {
+            // Without known parameters there is no stream to be seen.
+            _ if function.parameters.is_none() => write(format_args!("forward!({name}, {index});\n")),
+            (Action::Replace, _) => {}
+            (Action::Forward, None) => write(format_args!("forward!({name}, {index});\n")),
+            (Action::Forward, Some(_)) => {
+                write(format_args!("entry!({name}({}), {{ {count} }}, {{}});\n", parameters(function)));
             }
-            Treatment::Replace => {}
+            (Action::Everything, _) => {
+                let before = "bind::everything();";
+                write(format_args!("entry!({name}({}), {{ {count} }}, {{ {before} }});\n", parameters(function)));
+            }
+            (Action::Look, _) => {
+                let default = format!("DefaultStream::{:?}", function.default_stream());
+                write(format_args!("look!({name}({}), {{ {count} }}, {default});\n", parameters(function)));
+            }
+            (Action::Follow | Action::Home, _) => {
+                let how = format!("{action:?}").to_lowercase();
+                let default = format!("DefaultStream::{:?}", function.default_stream());
+                let list = parameters(function);
+                match function.stream {
+                    StreamUse::Argument(argument) => {
+                        let stream = function.parameters.expect("seen above")[argument].name;
+                        write(format_args!("bind!({name}({list}), {{ {count} }}, {how}, {stream}, {default});\n"));
+                    }
+                    _ => write(format_args!("bind!({name}({list}), {{ {count} }}, {how}, {default});\n")),
+                }
+            }
         }
         write(format_args!("lazy!(lazy_{index}, {index});\n"));
     }
@@ -43,8 +72,8 @@ fn entries() -> String {
     let lazy: Vec<_> = (0..count).map(|index| format!("slot(lazy_{index})")).collect();
     let own: Vec<_> = functions()
         .iter()
-        .map(|function| match treatment::of(function.base) {
-            Treatment::Replace => format!("own(crate::replace::{} as *const c_void)", function.name),
+        .map(|function| match treatment::of(function).action {
+            Action::Replace => format!("own(crate::replace::{} as *const c_void)", function.name),
             _ => format!("own({} as *const c_void)", function.name),
         })
         .collect();
@@ -55,11 +84,15 @@ fn entries() -> String {
         observed.len(),
         observed.join(", ")
     ));
+    write(format_args!(
+        "/// The numbers of the functions that are counted.\n#[allow(non_upper_case_globals)]\npub(crate) mod counter {{ {} }}\n",
+        counters.join(" ")
+    ));
     text
 }
 
 fn parameters(function: &Function) -> String {
-    let parameters = function.parameters.expect("only functions with known parameters are observed");
+    let parameters = function.parameters.expect("only functions with known parameters are looked at");
     let list: Vec<_> = parameters.iter().map(|parameter| format!("{}: {}", parameter.name, parameter.ty)).collect();
     list.join(", ")
 }

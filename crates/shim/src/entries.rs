@@ -4,11 +4,14 @@
 //! the function's number and have the driver opened (`resolve`); from then on it is the real function. Slots
 //! only ever change from the first to the second, to the same value whichever thread writes it.
 
+use crate::bind;
+use crate::coroutine::active;
 use crate::resolve;
 use crate::treatment::Kind;
 use core::arch::naked_asm;
 use core::ffi::*;
 use core::sync::atomic::{AtomicPtr, Ordering};
+use detshare_cuda::DefaultStream;
 use detshare_cuda::driver::as_function;
 use detshare_cuda::entry::{self, Entry};
 use detshare_cuda::types::*;
@@ -54,14 +57,55 @@ macro_rules! forward {
     };
 }
 
-/// Counts, then calls the real function.
-macro_rules! observe {
-    ($name:ident($($parameter:ident: $ty:ty),*), $counter:literal) => {
+/// Does something, then calls the real function.
+macro_rules! entry {
+    ($name:ident($($parameter:ident: $ty:ty),*), $count:block, $before:block) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($parameter: $ty),*) -> CUresult {
-            crate::stats::count($counter);
+            $count
+            $before
             // SAFETY: the caller's own arguments for the function that it meant to call.
             unsafe { real(entry::$name)($($parameter),*) }
+        }
+    };
+}
+
+/// Calls the real function with the stream where it is or is to be; its argument is named, or it is the default one.
+macro_rules! bind {
+    ($name:ident($($parameter:ident: $ty:ty),*), $count:block, $how:ident, $stream:ident, $default:expr) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($parameter: $ty),*) -> CUresult {
+            $count
+            if !active() {
+                // SAFETY: the caller's own arguments for the function that it meant to call.
+                return unsafe { real(entry::$name)($($parameter),*) };
+            }
+            let bound = bind::$how($stream, $default);
+            let $stream = bound.handle();
+            // SAFETY: the caller's own arguments, and a stream that stands for the one that it gave.
+            unsafe { real(entry::$name)($($parameter),*) }
+        }
+    };
+    ($name:ident($($parameter:ident: $ty:ty),*), $count:block, $how:ident, $default:expr) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($parameter: $ty),*) -> CUresult {
+            $count
+            let _bound = bind::$how(CUstream(core::ptr::null_mut()), $default);
+            // SAFETY: the caller's own arguments for the function that it meant to call.
+            unsafe { real(entry::$name)($($parameter),*) }
+        }
+    };
+}
+
+/// Calls the real function with the stream where it is, or with several where that takes more.
+macro_rules! look {
+    ($name:ident($stream:ident: $ty:ty), $count:block, $default:expr) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($stream: $ty) -> CUresult {
+            $count
+            // SAFETY: the caller's own stream, or one that stands for it.
+            let call = |stream| unsafe { real(entry::$name)(stream) };
+            if active() { bind::look($stream, $default, call) } else { call($stream) }
         }
     };
 }

@@ -21,9 +21,19 @@
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 compile_error!("the shim's entries are written for Linux on x86-64");
 
+#[macro_use]
+mod call;
+
+mod background;
+mod bind;
 mod boundary;
+mod coroutine;
 #[allow(non_snake_case, clippy::wildcard_imports, reason = "the names are the C API's")]
 mod entries;
+mod graph;
+mod handles;
+mod kernel;
+mod lane;
 mod log;
 mod no_driver;
 mod opening;
@@ -31,8 +41,10 @@ mod published;
 #[allow(non_snake_case, reason = "the names are the C API's")]
 mod replace;
 mod resolve;
+mod schedule;
 mod settings;
 mod stats;
+mod stream;
 #[allow(dead_code, reason = "most of it is read by the build script alone")]
 mod treatment;
 

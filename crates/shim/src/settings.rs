@@ -3,6 +3,7 @@
 //! Reading it then, and not at the first call, keeps clear of threads that change the environment later.
 
 use crate::published::Published;
+use crate::schedule::Schedule;
 use std::ffi::{OsStr, OsString};
 
 /// What the environment asked for.
@@ -12,6 +13,8 @@ pub(crate) struct Settings {
     pub(crate) driver: Option<OsString>,
     /// `DETSHARE_STATS`: where to write the counts at exit.
     pub(crate) stats: Option<OsString>,
+    /// `DETSHARE_SCHEDULE`: which lanes launches get. Without it streams are not touched, and there are no lanes.
+    pub(crate) schedule: Option<Schedule>,
     /// `DETSHARE_LOG`: say on standard error what goes wrong.
     pub(crate) log: bool,
     /// `LD_LIBRARY_PATH`: where the loader would have looked for the driver.
@@ -32,6 +35,7 @@ fn read() -> Settings {
     Settings {
         driver: filled("DETSHARE_DRIVER"),
         stats: filled("DETSHARE_STATS"),
+        schedule: filled("DETSHARE_SCHEDULE").and_then(|value| Schedule::parse(&value.to_string_lossy())),
         log: filled("DETSHARE_LOG").is_some_and(|value| value != OsStr::new("0")),
         library_path: filled("LD_LIBRARY_PATH"),
         process: std::process::id(),

@@ -5,6 +5,7 @@ use crate::entries::OBSERVED;
 use crate::resolve;
 use crate::settings;
 use crate::treatment::Kind;
+use crate::{coroutine, graph, lane};
 use core::arch::asm;
 use core::ffi::CStr;
 use core::fmt::Write;
@@ -127,6 +128,7 @@ fn report() -> String {
         of_kind(Kind::Copy),
         of_kind(Kind::Synchronise),
     );
+    let _ = write!(text, "{}", lanes());
     let called = OBSERVED
         .iter()
         .enumerate()
@@ -136,6 +138,34 @@ fn report() -> String {
     let _ = write!(text, "\"by_function\":{{{}}},", called.collect::<Vec<_>>().join(","));
     let untouched = UNTOUCHED.iter().filter_map(|place| place.get()).map(String::as_str);
     let _ = writeln!(text, "\"handed_out_untouched\":{}}}", json_list(untouched));
+    text
+}
+
+/// What the lanes did, if there are any.
+fn lanes() -> String {
+    let mut text = String::new();
+    // One device is what programs have; further ones would need a list.
+    if let Some(coroutine) = coroutine::all().next() {
+        let ready = || coroutine.lanes.iter().enumerate().filter(|(_, lane)| lane.is_ready());
+        let each = ready().map(|(index, lane)| {
+            format!(
+                "{{\"name\":{},\"width\":{},\"bytes\":{},\"launches\":{}}}",
+                json(&lane::name(index, lane)),
+                lane.width(),
+                lane.bytes(),
+                lane.launches.load(Ordering::Relaxed),
+            )
+        });
+        let _ = write!(
+            text,
+            "\"lanes\":{{\"moves\":{},\"bytes\":{},\"graph_copies\":{},\"graphs_not_copied\":{},\"each\":[{}]}},",
+            coroutine.moves.load(Ordering::Relaxed),
+            ready().map(|(_, lane)| lane.bytes()).sum::<u64>(),
+            graph::COPIES_MADE.load(Ordering::Relaxed),
+            graph::NOT_COPIED.load(Ordering::Relaxed),
+            each.collect::<Vec<_>>().join(","),
+        );
+    }
     text
 }
 

@@ -1,16 +1,31 @@
-//! The one table that decides what happens to a function: forward, observe or replace.
+//! The one table that decides what happens to a function.
 //!
 //! Shared by the build script, which makes an exported entry for every function from it, and by the library,
-//! which counts by it. A row holds for all variants of a function (`_v2`, `_ptsz`, …). What has no row is
-//! forwarded.
+//! which counts by it. A row holds for all variants of a function (`_v2`, `_ptsz`, …). A function without a row is
+//! forwarded if it has nothing to do with streams; otherwise its stream goes home first.
 
-/// What the shim's entry for a function does.
+use detshare_cuda::{Function, StreamUse};
+
+/// What the shim's entry for a function does, and what it is counted as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Treatment {
+pub(crate) struct Treatment {
+    pub(crate) action: Action,
+    pub(crate) kind: Option<Kind>,
+}
+
+/// What the shim's entry for a function does. Streams that do not move are not touched by any of this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
     /// Jump to the real function; no code of ours sees the arguments.
     Forward,
-    /// Count the call as one of these, then call the real function with the same arguments.
-    Observe(Kind),
+    /// Put the work in where the stream is.
+    Follow,
+    /// Let the stream go home, and put the work in there.
+    Home,
+    /// Ask the stream, or wait for it, where it is.
+    Look,
+    /// Wait for what is on lanes, then call the real function, which waits for the rest.
+    Everything,
     /// The module `replace` has a function of that name.
     Replace,
 }
@@ -28,54 +43,134 @@ pub(crate) enum Kind {
     Synchronise,
 }
 
-use Treatment::{Forward, Observe, Replace};
+use Action::{Everything, Follow, Forward, Home, Look, Replace};
 
-/// Every function that is not just forwarded, by the name that `cuGetProcAddress` knows.
-const TREATMENTS: [(&str, Treatment); 38] = [
-    ("cuCtxSynchronize", Observe(Kind::Synchronise)),
-    ("cuEventSynchronize", Observe(Kind::Synchronise)),
-    ("cuGetProcAddress", Replace),
-    ("cuGraphLaunch", Observe(Kind::GraphLaunch)),
-    ("cuLaunch", Observe(Kind::Launch)),
-    ("cuLaunchCooperativeKernel", Observe(Kind::Launch)),
-    ("cuLaunchCooperativeKernelMultiDevice", Observe(Kind::Launch)),
-    ("cuLaunchGrid", Observe(Kind::Launch)),
-    ("cuLaunchGridAsync", Observe(Kind::Launch)),
-    ("cuLaunchKernel", Observe(Kind::Launch)),
-    ("cuLaunchKernelEx", Observe(Kind::Launch)),
-    ("cuMemcpy", Observe(Kind::Copy)),
-    ("cuMemcpy2D", Observe(Kind::Copy)),
-    ("cuMemcpy2DAsync", Observe(Kind::Copy)),
-    ("cuMemcpy2DUnaligned", Observe(Kind::Copy)),
-    ("cuMemcpy3D", Observe(Kind::Copy)),
-    ("cuMemcpy3DAsync", Observe(Kind::Copy)),
-    ("cuMemcpy3DBatchAsync", Observe(Kind::Copy)),
-    ("cuMemcpy3DPeer", Observe(Kind::Copy)),
-    ("cuMemcpy3DPeerAsync", Observe(Kind::Copy)),
-    ("cuMemcpyAsync", Observe(Kind::Copy)),
-    ("cuMemcpyAtoA", Observe(Kind::Copy)),
-    ("cuMemcpyAtoD", Observe(Kind::Copy)),
-    ("cuMemcpyAtoH", Observe(Kind::Copy)),
-    ("cuMemcpyAtoHAsync", Observe(Kind::Copy)),
-    ("cuMemcpyBatchAsync", Observe(Kind::Copy)),
-    ("cuMemcpyDtoA", Observe(Kind::Copy)),
-    ("cuMemcpyDtoD", Observe(Kind::Copy)),
-    ("cuMemcpyDtoDAsync", Observe(Kind::Copy)),
-    ("cuMemcpyDtoH", Observe(Kind::Copy)),
-    ("cuMemcpyDtoHAsync", Observe(Kind::Copy)),
-    ("cuMemcpyHtoA", Observe(Kind::Copy)),
-    ("cuMemcpyHtoAAsync", Observe(Kind::Copy)),
-    ("cuMemcpyHtoD", Observe(Kind::Copy)),
-    ("cuMemcpyHtoDAsync", Observe(Kind::Copy)),
-    ("cuMemcpyPeer", Observe(Kind::Copy)),
-    ("cuMemcpyPeerAsync", Observe(Kind::Copy)),
-    ("cuStreamSynchronize", Observe(Kind::Synchronise)),
+const fn counted(action: Action, kind: Kind) -> Treatment {
+    Treatment { action, kind: Some(kind) }
+}
+
+const fn plain(action: Action) -> Treatment {
+    Treatment { action, kind: None }
+}
+
+/// By the name that `cuGetProcAddress` knows.
+const TREATMENTS: &[(&str, Treatment)] = &[
+    // Launches.
+    ("cuGraphLaunch", counted(Replace, Kind::GraphLaunch)),
+    ("cuLaunch", counted(Home, Kind::Launch)),
+    ("cuLaunchCooperativeKernel", counted(Replace, Kind::Launch)),
+    ("cuLaunchCooperativeKernelMultiDevice", counted(Replace, Kind::Launch)),
+    ("cuLaunchGrid", counted(Home, Kind::Launch)),
+    ("cuLaunchGridAsync", counted(Home, Kind::Launch)),
+    ("cuLaunchHostFunc", plain(Follow)),
+    ("cuLaunchKernel", counted(Replace, Kind::Launch)),
+    ("cuLaunchKernelEx", counted(Replace, Kind::Launch)),
+    // Copies and fills.
+    ("cuMemcpy", counted(Home, Kind::Copy)),
+    ("cuMemcpy2D", counted(Home, Kind::Copy)),
+    ("cuMemcpy2DAsync", counted(Follow, Kind::Copy)),
+    ("cuMemcpy2DUnaligned", counted(Home, Kind::Copy)),
+    ("cuMemcpy3D", counted(Home, Kind::Copy)),
+    ("cuMemcpy3DAsync", counted(Follow, Kind::Copy)),
+    ("cuMemcpy3DBatchAsync", counted(Follow, Kind::Copy)),
+    ("cuMemcpy3DPeer", counted(Home, Kind::Copy)),
+    ("cuMemcpy3DPeerAsync", counted(Follow, Kind::Copy)),
+    ("cuMemcpyAsync", counted(Follow, Kind::Copy)),
+    ("cuMemcpyAtoA", counted(Home, Kind::Copy)),
+    ("cuMemcpyAtoD", counted(Home, Kind::Copy)),
+    ("cuMemcpyAtoH", counted(Home, Kind::Copy)),
+    ("cuMemcpyAtoHAsync", counted(Follow, Kind::Copy)),
+    ("cuMemcpyBatchAsync", counted(Follow, Kind::Copy)),
+    ("cuMemcpyDtoA", counted(Home, Kind::Copy)),
+    ("cuMemcpyDtoD", counted(Home, Kind::Copy)),
+    ("cuMemcpyDtoDAsync", counted(Follow, Kind::Copy)),
+    ("cuMemcpyDtoH", counted(Home, Kind::Copy)),
+    ("cuMemcpyDtoHAsync", counted(Follow, Kind::Copy)),
+    ("cuMemcpyHtoA", counted(Home, Kind::Copy)),
+    ("cuMemcpyHtoAAsync", counted(Follow, Kind::Copy)),
+    ("cuMemcpyHtoD", counted(Home, Kind::Copy)),
+    ("cuMemcpyHtoDAsync", counted(Follow, Kind::Copy)),
+    ("cuMemcpyPeer", counted(Home, Kind::Copy)),
+    ("cuMemcpyPeerAsync", counted(Follow, Kind::Copy)),
+    ("cuMemsetD16Async", plain(Follow)),
+    ("cuMemsetD2D16Async", plain(Follow)),
+    ("cuMemsetD2D32Async", plain(Follow)),
+    ("cuMemsetD2D8Async", plain(Follow)),
+    ("cuMemsetD32Async", plain(Follow)),
+    ("cuMemsetD8Async", plain(Follow)),
+    // Streams and events.
+    ("cuEventRecord", plain(Follow)),
+    ("cuEventRecordWithFlags", plain(Follow)),
+    ("cuEventSynchronize", counted(Forward, Kind::Synchronise)),
+    ("cuStreamBeginCapture", plain(Replace)),
+    ("cuStreamBeginCaptureToGraph", plain(Replace)),
+    ("cuStreamCopyAttributes", plain(Forward)),
+    ("cuStreamCreate", plain(Replace)),
+    ("cuStreamCreateWithPriority", plain(Replace)),
+    ("cuStreamDestroy", plain(Replace)),
+    ("cuStreamEndCapture", plain(Replace)),
+    ("cuStreamGetAttribute", plain(Forward)),
+    ("cuStreamGetCaptureInfo", plain(Forward)),
+    ("cuStreamGetCtx", plain(Forward)),
+    ("cuStreamGetDevice", plain(Forward)),
+    ("cuStreamGetFlags", plain(Forward)),
+    ("cuStreamGetGreenCtx", plain(Forward)),
+    ("cuStreamGetId", plain(Forward)),
+    ("cuStreamGetPriority", plain(Forward)),
+    ("cuStreamIsCapturing", plain(Forward)),
+    ("cuStreamQuery", plain(Look)),
+    ("cuStreamSetAttribute", plain(Forward)),
+    ("cuStreamSynchronize", counted(Look, Kind::Synchronise)),
+    ("cuStreamUpdateCaptureDependencies", plain(Forward)),
+    ("cuStreamWaitEvent", plain(Follow)),
+    // Executable graphs.
+    ("cuGraphExecBatchMemOpNodeSetParams", plain(Replace)),
+    ("cuGraphExecChildGraphNodeSetParams", plain(Replace)),
+    ("cuGraphExecDestroy", plain(Replace)),
+    ("cuGraphExecEventRecordNodeSetEvent", plain(Replace)),
+    ("cuGraphExecEventWaitNodeSetEvent", plain(Replace)),
+    ("cuGraphExecExternalSemaphoresSignalNodeSetParams", plain(Replace)),
+    ("cuGraphExecExternalSemaphoresWaitNodeSetParams", plain(Replace)),
+    ("cuGraphExecHostNodeSetParams", plain(Replace)),
+    ("cuGraphExecKernelNodeSetParams", plain(Replace)),
+    ("cuGraphExecMemcpyNodeSetParams", plain(Replace)),
+    ("cuGraphExecMemsetNodeSetParams", plain(Replace)),
+    ("cuGraphExecNodeSetParams", plain(Replace)),
+    ("cuGraphExecUpdate", plain(Replace)),
+    ("cuGraphInstantiate", plain(Replace)),
+    ("cuGraphInstantiateWithFlags", plain(Replace)),
+    ("cuGraphInstantiateWithParams", plain(Replace)),
+    ("cuGraphNodeSetEnabled", plain(Replace)),
+    // Contexts, and what waits for all of one.
+    ("cuArrayDestroy", plain(Everything)),
+    ("cuCtxSynchronize", counted(Replace, Kind::Synchronise)),
+    ("cuDevicePrimaryCtxRelease", plain(Replace)),
+    ("cuDevicePrimaryCtxReset", plain(Replace)),
+    ("cuDevicePrimaryCtxRetain", plain(Replace)),
+    ("cuLibraryUnload", plain(Replace)),
+    ("cuMemFree", plain(Everything)),
+    ("cuMemFreeHost", plain(Everything)),
+    ("cuMemHostUnregister", plain(Everything)),
+    ("cuMemPoolDestroy", plain(Everything)),
+    ("cuMemPoolTrimTo", plain(Everything)),
+    ("cuMemUnmap", plain(Everything)),
+    ("cuMipmappedArrayDestroy", plain(Everything)),
+    ("cuModuleUnload", plain(Replace)),
+    // How a program finds functions.
+    ("cuGetProcAddress", plain(Replace)),
 ];
 
-/// What happens to the functions with that base name.
+/// What happens to the function.
 #[must_use]
-pub(crate) fn of(base: &str) -> Treatment {
-    TREATMENTS.iter().find(|(name, _)| *name == base).map_or(Forward, |(_, treatment)| *treatment)
+pub(crate) fn of(function: &Function) -> Treatment {
+    let row = TREATMENTS.iter().find(|(name, _)| *name == function.base);
+    row.map_or_else(
+        || match function.stream {
+            StreamUse::Argument(_) | StreamUse::Implicit => plain(Home),
+            _ => plain(Forward),
+        },
+        |(_, treatment)| *treatment,
+    )
 }
 
 /// The base names that have a row.

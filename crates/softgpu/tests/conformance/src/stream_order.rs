@@ -12,6 +12,7 @@ tests! { stream_order:
     legacy_waits_for_blocking,
     blocking_waits_for_legacy,
     legacy_handle_is_the_null_stream,
+    legacy_looks_at_blocking_work,
     legacy_ignores_non_blocking,
     non_blocking_ignores_legacy,
     own_streams_are_independent,
@@ -100,6 +101,20 @@ fn legacy_handle_is_the_null_stream(driver: &Driver) -> Outcome {
     order.is_ordered(NULL_STREAM, LEGACY)?;
     order.is_ordered(LEGACY, blocking)?;
     order.is_ordered(blocking, LEGACY)
+}
+
+/// Asking the legacy stream, or waiting for it, with nothing in it but work in a blocking stream.
+fn legacy_looks_at_blocking_work(driver: &Driver) -> Outcome {
+    let order = Order::new(driver)?;
+    let blocking = order.gpu.stream(BLOCKING)?;
+    order.gate.close();
+    order.gpu.hold_at(&order.gate, blocking)?;
+    expect!(driver, cuStreamQuery(NULL_STREAM) => CUDA_ERROR_NOT_READY);
+    expect!(driver, cuStreamQuery(LEGACY) => CUDA_ERROR_NOT_READY);
+    order.gate.open();
+    ok!(driver, cuStreamSynchronize(NULL_STREAM));
+    order.gate.was_passed()?;
+    order.gpu.is_done(blocking)
 }
 
 fn legacy_ignores_non_blocking(driver: &Driver) -> Outcome {

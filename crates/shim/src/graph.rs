@@ -1,0 +1,476 @@
+//! Executable graphs on lanes.
+//!
+//! The kernels of a graph run on the SMs of the context that they are bound to, whatever stream the graph is launched
+//! into. So an executable gets a copy for each lane that is in use: the background thread binds the kernels of a
+//! clone to the lane's context and instantiates it. A launch takes the copy if it is there and the original if not;
+//! the stream stays where it is. What the program changes in its executable is changed in each copy.
+//!
+//! A graph that cannot be cloned (with memory or conditional nodes) runs as it is, and is counted.
+
+use crate::background::{self, Task};
+use crate::call::is_ok;
+use crate::coroutine::Coroutine;
+use crate::handles::Handles;
+use crate::kernel::{self, Shape};
+use crate::lane::{FULL, LANES};
+use crate::stream::{Logical, Ring};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use detshare_cuda::types::{
+    CUDA_KERNEL_NODE_PARAMS, CUcontext, CUevent, CUfunction, CUgraph, CUgraphExec, CUgraphExec_st,
+    CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNodeType, CUkernelNodeAttrID, CUkernelNodeAttrValue, CUstream,
+};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The program's executable graphs, by their handle.
+pub(crate) static EXECUTABLES: Handles<Copies> = Handles::new();
+
+/// Graphs that have a copy on a lane, and that cannot have one.
+pub(crate) static COPIES_MADE: AtomicU64 = AtomicU64::new(0);
+pub(crate) static NOT_COPIED: AtomicU64 = AtomicU64::new(0);
+
+/// An executable graph and its copies.
+pub(crate) struct Copies {
+    coroutine: AtomicPtr<Coroutine>,
+    ready: [AtomicPtr<CUgraphExec_st>; LANES],
+    ordered: [AtomicBool; LANES],
+    /// Whether there ever was a copy: only then launches must be ordered by us.
+    any: AtomicBool,
+    template: Mutex<Template>,
+    last: Mutex<Last>,
+}
+
+/// What copies are made from.
+struct Template {
+    /// A clone of the program's graph as it was; NULL if there can be none.
+    graph: CUgraph,
+    /// The clone's kernels that run in the primary context.
+    kernels: Vec<CUgraphNode>,
+    /// The clone's nodes by those of the program.
+    nodes: HashMap<usize, CUgraphNode>,
+    flags: u64,
+    /// Nodes of the clone that the program has switched off.
+    disabled: HashSet<usize>,
+    /// A clone of the graph that the executable was last updated from, and its kernels.
+    basis: Option<(CUgraph, Vec<CUgraphNode>)>,
+    /// Changes that the template could not follow: no further copy can be made.
+    closed: bool,
+}
+
+/// The launch before. The driver lets one executable run once at a time; copies of it would run side by side.
+struct Last {
+    stream: *const Logical,
+    lane: usize,
+    event: Option<CUevent>,
+    ring: Ring,
+}
+
+// SAFETY: handles of the driver, which any thread may use, and an address that is only compared.
+unsafe impl Send for Template {}
+// SAFETY: as above.
+unsafe impl Send for Last {}
+
+impl Default for Copies {
+    fn default() -> Self {
+        Self {
+            coroutine: AtomicPtr::new(null_mut()),
+            ready: [const { AtomicPtr::new(null_mut()) }; LANES],
+            ordered: [const { AtomicBool::new(false) }; LANES],
+            any: AtomicBool::new(false),
+            template: Mutex::new(Template::none()),
+            last: Mutex::new(Last { stream: core::ptr::null(), lane: FULL, event: None, ring: Ring::none() }),
+        }
+    }
+}
+
+impl Template {
+    fn none() -> Self {
+        Self {
+            graph: CUgraph(null_mut()),
+            kernels: Vec::new(),
+            nodes: HashMap::new(),
+            flags: 0,
+            disabled: HashSet::new(),
+            basis: None,
+            closed: false,
+        }
+    }
+
+    fn of(graph: CUgraph, flags: u64, coroutine: &Coroutine) -> Option<Self> {
+        /// `CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH`: such a graph is launched by kernels, which know one of it.
+        const DEVICE_LAUNCH: u64 = 4;
+        /// `CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD`: of the call, not of the graph.
+        const UPLOAD: u64 = 2;
+        let mut clone = CUgraph(null_mut());
+        if flags & DEVICE_LAUNCH != 0 || !is_ok(cu!(cuGraphClone(&raw mut clone, graph))) {
+            return None;
+        }
+        let mut template = Self { graph: clone, flags: flags & !UPLOAD, ..Self::none() };
+        if template.map(graph, clone, coroutine).is_none() {
+            template.destroy();
+            return None;
+        }
+        Some(template)
+    }
+
+    /// Notes which node became which, in child graphs too.
+    fn map(&mut self, graph: CUgraph, clone: CUgraph, coroutine: &Coroutine) -> Option<()> {
+        for node in nodes(graph)? {
+            let mut own = CUgraphNode(null_mut());
+            is_ok(cu!(cuGraphNodeFindInClone(&raw mut own, node, clone))).then_some(())?;
+            self.nodes.insert(node.0.addr(), own);
+            match type_of(own)? {
+                CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH => self.map(child(node)?, child(own)?, coroutine)?,
+                CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL if parameters(own)?.ctx == coroutine.context() => {
+                    self.kernels.push(own);
+                }
+                _ => {}
+            }
+        }
+        Some(())
+    }
+
+    fn destroy(&mut self) {
+        let basis = self.basis.take().map(|(graph, _)| graph);
+        for graph in [Some(self.graph), basis].into_iter().flatten().filter(|graph| !graph.0.is_null()) {
+            cu!(cuGraphDestroy(graph));
+        }
+        *self = Self::none();
+    }
+
+    /// A fresh copy for a lane, with that lane's context current.
+    fn instantiate(&self, coroutine: &Coroutine, lane: usize) -> Option<CUgraphExec> {
+        let context = coroutine.lanes[lane].context();
+        bind(&self.kernels, context)?;
+        fits(&self.kernels, coroutine, lane)?;
+        let mut copy = CUgraphExec(null_mut());
+        is_ok(cu!(cuGraphInstantiateWithFlags(&raw mut copy, self.graph, self.flags))).then_some(())?;
+        let followed = self
+            .basis
+            .as_ref()
+            .is_none_or(|(graph, kernels)| bind(kernels, context).is_some() && is_ok(update_from(copy, *graph)))
+            && self.disabled.iter().all(|node| {
+                let node = CUgraphNode(core::ptr::with_exposed_provenance_mut(*node));
+                is_ok(cu!(cuGraphNodeSetEnabled(copy, node, 0)))
+            });
+        if !followed {
+            cu!(cuGraphExecDestroy(copy));
+            return None;
+        }
+        Some(copy)
+    }
+}
+
+impl Copies {
+    fn template(&self) -> MutexGuard<'_, Template> {
+        self.template.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn last(&self) -> MutexGuard<'_, Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn copy(&self, lane: usize) -> Option<CUgraphExec> {
+        let copy = self.ready[lane].load(Ordering::Acquire);
+        (!copy.is_null()).then_some(CUgraphExec(copy))
+    }
+
+    fn copies(&self) -> impl Iterator<Item = (usize, CUgraphExec)> {
+        (0..LANES).filter_map(|lane| Some((lane, self.copy(lane)?)))
+    }
+
+    /// Makes the copy for a lane. For the background thread.
+    pub(crate) fn make(&'static self, handle: usize, coroutine: &'static Coroutine, lane: usize) {
+        let template = self.template();
+        // Destroying takes the same lock, after it has forgotten the handle.
+        let alive = EXECUTABLES.find(handle).is_some_and(|found| core::ptr::eq(found, self));
+        if !alive || template.graph.0.is_null() || template.closed || self.copy(lane).is_some() {
+            return;
+        }
+        cu!(cuCtxSetCurrent(coroutine.lanes[lane].context()));
+        let made = template.instantiate(coroutine, lane);
+        cu!(cuCtxSetCurrent(coroutine.context()));
+        match made {
+            Some(copy) => {
+                if !self.any.load(Ordering::Relaxed) {
+                    self.last().ring = coroutine.take_ring().unwrap_or_else(Ring::none);
+                }
+                self.any.store(true, Ordering::Release);
+                // Pairs with the acquire in `copy`.
+                self.ready[lane].store(copy.0, Ordering::Release);
+                COPIES_MADE.fetch_add(1, Ordering::Relaxed);
+            }
+            None => _ = NOT_COPIED.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    /// Has the copy for a lane made, once.
+    fn order(&'static self, handle: usize, coroutine: &'static Coroutine, lane: usize) {
+        if !self.ordered[lane].swap(true, Ordering::AcqRel) {
+            background::order(Task::Copy { coroutine, copies: self, handle, lane });
+        }
+    }
+
+    /// The executable to launch on a lane, behind the launch before if that was another one in another stream.
+    /// What it was is noted by [`launched`](Self::launched).
+    pub(crate) fn pick(
+        &'static self,
+        original: CUgraphExec,
+        coroutine: &'static Coroutine,
+        lane: usize,
+        logical: &'static Logical,
+        at: CUstream,
+    ) -> Picked {
+        let mut copy = self.copy(lane);
+        if lane != FULL && copy.is_none() {
+            self.order(original.0.addr(), coroutine, lane);
+        }
+        if self.any.load(Ordering::Acquire) {
+            let last = self.last();
+            let taken = copy.map_or(FULL, |_| lane);
+            if taken != last.lane && !core::ptr::eq(last.stream, logical) && !last.stream.is_null() {
+                match last.event {
+                    Some(event) => _ = cu!(cuStreamWaitEvent(at, event, 0)),
+                    // The one before was the original, from the time before there were copies.
+                    None => copy = None,
+                }
+            }
+        }
+        match copy {
+            Some(copy) => Picked { executable: copy, lane },
+            None => Picked { executable: original, lane: FULL },
+        }
+    }
+
+    /// Notes a launch.
+    pub(crate) fn launched(&self, picked: &Picked, logical: &'static Logical, at: CUstream) {
+        let mut last = self.last();
+        last.event = if self.any.load(Ordering::Acquire) { last.ring.record(at) } else { None };
+        last.stream = logical;
+        last.lane = picked.lane;
+    }
+
+    /// Does the same to each copy as was done to the original; a copy that will not follow goes.
+    pub(crate) fn follow(
+        &self,
+        node: CUgraphNode,
+        change: impl Fn(CUgraphExec, CUgraphNode, CUcontext) -> bool,
+        template_change: impl FnOnce(CUgraphNode) -> bool,
+    ) {
+        let mut template = self.template();
+        let Some(coroutine) = self.coroutine() else { return };
+        let own = template.nodes.get(&node.0.addr()).copied();
+        for (lane, copy) in self.copies() {
+            if !own.is_some_and(|own| change(copy, own, coroutine.lanes[lane].context())) {
+                self.drop_copy(lane);
+            }
+        }
+        if template.basis.is_some() || !own.is_some_and(template_change) {
+            template.closed = true;
+        }
+    }
+
+    /// A node was switched on or off.
+    pub(crate) fn switch(&self, node: CUgraphNode, on: bool) {
+        let mut template = self.template();
+        let Some(own) = template.nodes.get(&node.0.addr()).copied() else { return };
+        for (lane, copy) in self.copies() {
+            if !is_ok(cu!(cuGraphNodeSetEnabled(copy, own, u32::from(on)))) {
+                self.drop_copy(lane);
+            }
+        }
+        if on {
+            template.disabled.remove(&own.0.addr());
+        } else {
+            template.disabled.insert(own.0.expose_provenance());
+        }
+    }
+
+    /// The original was updated from a graph.
+    pub(crate) fn update(&self, graph: CUgraph) {
+        let mut template = self.template();
+        let Some(coroutine) = self.coroutine() else { return };
+        let updated = Template::of(graph, 0, coroutine);
+        for (lane, copy) in self.copies() {
+            let context = coroutine.lanes[lane].context();
+            let followed = updated.as_ref().is_some_and(|updated| {
+                with_current(context, || bind(&updated.kernels, context)).is_some()
+                    && is_ok(update_from(copy, updated.graph))
+            });
+            if !followed {
+                self.drop_copy(lane);
+            }
+        }
+        if let Some((before, _)) = template.basis.take() {
+            cu!(cuGraphDestroy(before));
+        }
+        match updated {
+            Some(updated) => {
+                template.basis = Some((updated.graph, updated.kernels));
+                template.closed = false;
+            }
+            None => template.closed = true,
+        }
+    }
+
+    fn coroutine(&self) -> Option<&'static Coroutine> {
+        // SAFETY: NULL, or one of the coroutines, which are static.
+        unsafe { self.coroutine.load(Ordering::Relaxed).as_ref() }
+    }
+
+    fn drop_copy(&self, lane: usize) {
+        let copy = CUgraphExec(self.ready[lane].swap(null_mut(), Ordering::AcqRel));
+        if !copy.0.is_null() {
+            cu!(cuGraphExecDestroy(copy));
+            NOT_COPIED.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn destroy(&self) {
+        let mut template = self.template();
+        for copy in &self.ready {
+            let copy = CUgraphExec(copy.swap(null_mut(), Ordering::AcqRel));
+            if !copy.0.is_null() {
+                cu!(cuGraphExecDestroy(copy));
+            }
+        }
+        template.destroy();
+        let mut last = self.last();
+        core::mem::replace(&mut last.ring, Ring::none()).destroy();
+        (last.stream, last.lane, last.event) = (core::ptr::null(), FULL, None);
+    }
+}
+
+/// What a launch takes.
+pub(crate) struct Picked {
+    pub(crate) executable: CUgraphExec,
+    pub(crate) lane: usize,
+}
+
+/// Looks after an executable that the program has just made; copies for the lanes in use are ordered at once.
+pub(crate) fn adopt(executable: CUgraphExec, graph: CUgraph, flags: u64, coroutine: &'static Coroutine) {
+    let template = Template::of(graph, flags, coroutine);
+    if template.is_none() {
+        NOT_COPIED.fetch_add(1, Ordering::Relaxed);
+    }
+    let handle = executable.0.addr();
+    let copies = EXECUTABLES.insert(handle, |copies| {
+        *copies.template() = template.unwrap_or_else(Template::none);
+        copies.coroutine.store((&raw const *coroutine).cast_mut(), Ordering::Relaxed);
+        copies.any.store(false, Ordering::Relaxed);
+        for lane in 0..LANES {
+            let usable = lane != FULL && !copies.template().graph.0.is_null();
+            copies.ordered[lane].store(!usable, Ordering::Relaxed);
+        }
+    });
+    for lane in (0..LANES).filter(|lane| *lane != FULL && coroutine.lanes[*lane].is_in_use()) {
+        copies.order(handle, coroutine, lane);
+    }
+}
+
+/// The program's executable is about to go.
+pub(crate) fn abandon(executable: CUgraphExec) {
+    if let Some(copies) = EXECUTABLES.remove(executable.0.addr()) {
+        copies.destroy();
+    }
+}
+
+/// The context is going, and all its executables.
+pub(crate) fn forget(coroutine: &'static Coroutine) {
+    EXECUTABLES.remove_if(|copies| {
+        let gone = copies.coroutine().is_some_and(|other| core::ptr::eq(other, coroutine));
+        if gone {
+            copies.destroy();
+        }
+        gone
+    });
+}
+
+/// Parameters as they are for a kernel that runs in that context. A kernel of a library is bound by name of the
+/// context; one of a module goes where the calling thread is.
+pub(crate) fn bound(parameters: &CUDA_KERNEL_NODE_PARAMS, context: CUcontext) -> CUDA_KERNEL_NODE_PARAMS {
+    if parameters.kern.0.is_null() {
+        CUDA_KERNEL_NODE_PARAMS { ctx: CUcontext(null_mut()), ..*parameters }
+    } else {
+        CUDA_KERNEL_NODE_PARAMS { func: CUfunction(null_mut()), ctx: context, ..*parameters }
+    }
+}
+
+/// Runs with another context current.
+pub(crate) fn with_current<T>(context: CUcontext, body: impl FnOnce() -> T) -> T {
+    let mut before = CUcontext(null_mut());
+    let pushed = is_ok(cu!(cuCtxPushCurrent_v2(context)));
+    let result = body();
+    if pushed {
+        cu!(cuCtxPopCurrent_v2(&raw mut before));
+    }
+    result
+}
+
+/// Binds kernels to a context, which must be current.
+fn bind(kernels: &[CUgraphNode], context: CUcontext) -> Option<()> {
+    for node in kernels {
+        let there = bound(&parameters(*node)?, context);
+        is_ok(cu!(cuGraphKernelNodeSetParams_v2(*node, &raw const there))).then_some(())?;
+    }
+    Some(())
+}
+
+/// Whether a lane can hold all kernels.
+fn fits(kernels: &[CUgraphNode], coroutine: &Coroutine, lane: usize) -> Option<()> {
+    for node in kernels {
+        let launch = parameters(*node)?;
+        let mut shape = Shape::new(
+            [launch.gridDimX, launch.gridDimY, launch.gridDimZ],
+            [launch.blockDimX, launch.blockDimY, launch.blockDimZ],
+            launch.sharedMemBytes,
+        );
+        if let Some(value) = attribute(*node, CUkernelNodeAttrID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE) {
+            // SAFETY: the attribute that was asked for.
+            shape.cooperative = unsafe { value.cooperative } != 0;
+        }
+        if let Some(value) = attribute(*node, CUkernelNodeAttrID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
+            // SAFETY: the attribute that was asked for.
+            let size = unsafe { value.clusterDim };
+            shape.cluster = size.x.saturating_mul(size.y).saturating_mul(size.z);
+        }
+        kernel::fits(launch.func, &shape, coroutine, lane).then_some(())?;
+    }
+    Some(())
+}
+
+fn attribute(node: CUgraphNode, which: CUkernelNodeAttrID) -> Option<CUkernelNodeAttrValue> {
+    // SAFETY: plain numbers, which may be zero.
+    let mut value: CUkernelNodeAttrValue = unsafe { core::mem::zeroed() };
+    is_ok(cu!(cuGraphKernelNodeGetAttribute(node, which, &raw mut value))).then_some(value)
+}
+
+fn update_from(executable: CUgraphExec, graph: CUgraph) -> detshare_cuda::types::CUresult {
+    // SAFETY: plain numbers and handles, which may be zero.
+    let mut info: CUgraphExecUpdateResultInfo = unsafe { core::mem::zeroed() };
+    cu!(cuGraphExecUpdate_v2(executable, graph, &raw mut info))
+}
+
+fn nodes(graph: CUgraph) -> Option<Vec<CUgraphNode>> {
+    let mut count = 0;
+    is_ok(cu!(cuGraphGetNodes(graph, null_mut(), &raw mut count))).then_some(())?;
+    let mut nodes = vec![CUgraphNode(null_mut()); count];
+    is_ok(cu!(cuGraphGetNodes(graph, nodes.as_mut_ptr(), &raw mut count))).then_some(nodes)
+}
+
+fn type_of(node: CUgraphNode) -> Option<CUgraphNodeType> {
+    let mut kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;
+    is_ok(cu!(cuGraphNodeGetType(node, &raw mut kind))).then_some(kind)
+}
+
+fn child(node: CUgraphNode) -> Option<CUgraph> {
+    let mut graph = CUgraph(null_mut());
+    is_ok(cu!(cuGraphChildGraphNodeGetGraph(node, &raw mut graph))).then_some(graph)
+}
+
+fn parameters(node: CUgraphNode) -> Option<CUDA_KERNEL_NODE_PARAMS> {
+    // SAFETY: plain numbers and pointers, which may be zero.
+    let mut parameters: CUDA_KERNEL_NODE_PARAMS = unsafe { core::mem::zeroed() };
+    is_ok(cu!(cuGraphKernelNodeGetParams_v2(node, &raw mut parameters))).then_some(parameters)
+}

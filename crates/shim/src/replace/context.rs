@@ -1,0 +1,63 @@
+//! The primary context comes and goes, and our lanes with it.
+
+use super::replace;
+use crate::call::is_ok;
+use crate::coroutine;
+use crate::entries::counter;
+use crate::{bind, kernel, settings, stats};
+use detshare_cuda::types::{CUcontext, CUdevice, CUlibrary, CUmodule};
+
+replace! {
+    fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) {
+        let code = cu!(cuDevicePrimaryCtxRetain(context, device));
+        if is_ok(code) && settings::get().schedule.is_some() && !context.is_null() {
+            // SAFETY: the driver has written there.
+            coroutine::retained(device, unsafe { *context });
+        }
+        code
+    }
+    fn cuDevicePrimaryCtxRelease(device: CUdevice) {
+        coroutine::releasing(device);
+        cu!(cuDevicePrimaryCtxRelease(device))
+    }
+    fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) {
+        coroutine::releasing(device);
+        cu!(cuDevicePrimaryCtxRelease_v2(device))
+    }
+    fn cuDevicePrimaryCtxReset(device: CUdevice) {
+        coroutine::resetting(device);
+        cu!(cuDevicePrimaryCtxReset(device))
+    }
+    fn cuDevicePrimaryCtxReset_v2(device: CUdevice) {
+        coroutine::resetting(device);
+        cu!(cuDevicePrimaryCtxReset_v2(device))
+    }
+    fn cuModuleUnload(module: CUmodule) {
+        unloading();
+        cu!(cuModuleUnload(module))
+    }
+    fn cuLibraryUnload(library: CUlibrary) {
+        unloading();
+        cu!(cuLibraryUnload(library))
+    }
+    fn cuCtxSynchronize() {
+        stats::count(counter::cuCtxSynchronize);
+        bind::everything();
+        cu!(cuCtxSynchronize())
+    }
+    fn cuCtxSynchronize_v2(context: CUcontext) {
+        stats::count(counter::cuCtxSynchronize_v2);
+        if coroutine::active() && let Some(coroutine) = coroutine::of(context) {
+            coroutine.wait_for_lanes();
+        }
+        cu!(cuCtxSynchronize_v2(context))
+    }
+}
+
+/// Kernels are about to go that may still run on lanes.
+fn unloading() {
+    if coroutine::active() {
+        bind::everything();
+        kernel::forget();
+    }
+}

@@ -1,0 +1,403 @@
+//! Logical streams: where a stream of the program is at the moment, and how it gets elsewhere.
+//!
+//! A logical stream's *home* is the driver's own stream whose handle the program holds; it lies on the whole GPU.
+//! On each lane it can have a physical stream of its own. At any time it is at one *place*, home or one of those,
+//! and everything before has been made to happen before: going from one place to another is an event recorded there
+//! and waited for here. So handles stay the driver's, and a call that knows nothing of lanes finds all earlier work
+//! before it, if the stream goes home first.
+//!
+//! The legacy stream waits for blocking streams and they for it. Between homes the driver sees to that. Where one of
+//! them is away, its place is waited for by event; where it is at home and the other is away, the other waits for an
+//! event in its own home, which the driver has put behind. Lock order: the legacy stream first, then a blocking one.
+
+use crate::background::{self, Task};
+use crate::call::is_ok;
+use crate::coroutine::Coroutine;
+use crate::lane::{FULL, LANES};
+use core::ffi::c_int;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use detshare_cuda::types::{CUevent, CUevent_flags, CUstream};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Which of the driver's rules a stream follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    NonBlocking,
+    Blocking,
+    /// A thread's default stream: blocking, and its handle means something in that thread alone.
+    PerThread,
+    Legacy,
+}
+
+impl Kind {
+    pub(crate) const LEGACY_HANDLE: CUstream = CUstream(core::ptr::without_provenance_mut(1));
+    pub(crate) const PER_THREAD_HANDLE: CUstream = CUstream(core::ptr::without_provenance_mut(2));
+
+    /// Whether it and the legacy stream wait for each other.
+    pub(crate) fn is_blocking(self) -> bool {
+        matches!(self, Self::Blocking | Self::PerThread)
+    }
+}
+
+/// One stream as the program knows it.
+pub(crate) struct Logical {
+    kind: AtomicU8,
+    number: AtomicU32,
+    coroutine: AtomicPtr<Coroutine>,
+    /// The context's, which may have gone and come back.
+    era: AtomicU64,
+    /// How much of the legacy stream's work this one is ordered behind.
+    legacy_seen: AtomicU64,
+    state: Mutex<State>,
+}
+
+/// Where it is.
+pub(crate) struct State {
+    pub(crate) home: CUstream,
+    priority: c_int,
+    /// The lane whose stream it is on; None at home.
+    place: Option<usize>,
+    physical: [CUstream; LANES],
+    ring: Ring,
+    /// Calls under way at the present place, by threads that do not hold the lock meanwhile: it stays there.
+    pub(crate) pins: u32,
+    /// Whether anything was put into it since the legacy stream looked.
+    new_work: bool,
+}
+
+// SAFETY: handles of the driver, which any thread may use.
+unsafe impl Send for State {}
+
+/// Events to move with. One that is recorded anew while it is still waited for costs the driver more than another.
+pub(crate) struct Ring {
+    events: [CUevent; Self::EVENTS],
+    next: usize,
+}
+
+// SAFETY: handles of the driver, which any thread may use.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    const EVENTS: usize = 8;
+
+    pub(crate) const fn none() -> Self {
+        Self { events: [CUevent(null_mut()); Self::EVENTS], next: 0 }
+    }
+
+    /// Fresh events in the current context.
+    pub(crate) fn make() -> Option<Self> {
+        let mut ring = Self::none();
+        for event in &mut ring.events {
+            if !is_ok(cu!(cuEventCreate(event, CUevent_flags::CU_EVENT_DISABLE_TIMING.0))) {
+                ring.destroy();
+                return None;
+            }
+        }
+        Some(ring)
+    }
+
+    pub(crate) fn destroy(self) {
+        for event in self.events.into_iter().filter(|event| !event.0.is_null()) {
+            cu!(cuEventDestroy_v2(event));
+        }
+    }
+
+    fn is_none(&self) -> bool {
+        self.events[0].0.is_null()
+    }
+
+    /// Records the next event there; None if there is none, or the driver will not.
+    pub(crate) fn record(&mut self, at: CUstream) -> Option<CUevent> {
+        let event = self.events[self.next];
+        self.next = (self.next + 1) % Self::EVENTS;
+        (!event.0.is_null() && is_ok(cu!(cuEventRecord(event, at)))).then_some(event)
+    }
+}
+
+impl Default for Logical {
+    fn default() -> Self {
+        Self::none()
+    }
+}
+
+impl Logical {
+    pub(crate) const fn none() -> Self {
+        Self {
+            kind: AtomicU8::new(0),
+            number: AtomicU32::new(0),
+            coroutine: AtomicPtr::new(null_mut()),
+            era: AtomicU64::new(0),
+            legacy_seen: AtomicU64::new(0),
+            state: Mutex::new(State {
+                home: CUstream(null_mut()),
+                priority: 0,
+                place: None,
+                physical: [CUstream(null_mut()); LANES],
+                ring: Ring::none(),
+                pins: 0,
+                new_work: false,
+            }),
+        }
+    }
+
+    /// Makes it stand for a stream. What it had is gone already.
+    pub(crate) fn prepare(
+        &self,
+        coroutine: &'static Coroutine,
+        kind: Kind,
+        home: CUstream,
+        priority: c_int,
+        number: u32,
+        ring: Ring,
+    ) {
+        let mut state = self.lock();
+        self.kind.store(kind as u8, Ordering::Relaxed);
+        self.number.store(number, Ordering::Relaxed);
+        self.coroutine.store((&raw const *coroutine).cast_mut(), Ordering::Relaxed);
+        self.era.store(coroutine.era(), Ordering::Relaxed);
+        self.legacy_seen.store(0, Ordering::Relaxed);
+        *state = State {
+            home,
+            priority,
+            place: None,
+            physical: [CUstream(null_mut()); LANES],
+            ring,
+            pins: 0,
+            new_work: false,
+        };
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        match self.kind.load(Ordering::Relaxed) {
+            0 => Kind::NonBlocking,
+            1 => Kind::Blocking,
+            2 => Kind::PerThread,
+            _ => Kind::Legacy,
+        }
+    }
+
+    pub(crate) fn priority(&self) -> c_int {
+        self.lock().priority
+    }
+
+    /// Its ordinal among the streams of the context.
+    pub(crate) fn number(&self) -> u32 {
+        self.number.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn coroutine(&self) -> Option<&'static Coroutine> {
+        // SAFETY: NULL, or one of the coroutines, which are static.
+        unsafe { self.coroutine.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// Whether it is a stream of that context, as it is now.
+    pub(crate) fn belongs_to(&self, coroutine: &Coroutine) -> bool {
+        core::ptr::eq(self.coroutine.load(Ordering::Relaxed), coroutine)
+            && self.era.load(Ordering::Relaxed) == coroutine.era()
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the lock for a piece of work, ordered behind what the driver's rules put before it.
+    pub(crate) fn begin(&'static self) -> MutexGuard<'static, State> {
+        let Some(coroutine) = self.coroutine() else { return self.lock() };
+        match self.kind() {
+            Kind::NonBlocking => self.lock(),
+            Kind::Legacy => {
+                let mut state = self.lock();
+                state.order_behind_blocking_streams(coroutine);
+                // Pairs with the acquire below.
+                coroutine.legacy_work.fetch_add(1, Ordering::Release);
+                state
+            }
+            Kind::Blocking | Kind::PerThread => {
+                let work = coroutine.legacy_work.load(Ordering::Acquire);
+                let mut state = if self.legacy_seen.load(Ordering::Relaxed) == work {
+                    self.lock()
+                } else {
+                    let mut legacy = coroutine.legacy.lock();
+                    let mut state = self.lock();
+                    state.order_behind_legacy(&mut legacy);
+                    self.legacy_seen.store(work, Ordering::Relaxed);
+                    state
+                };
+                state.note_work(coroutine);
+                state
+            }
+        }
+    }
+
+    /// Ends a piece of work that was done without the lock.
+    pub(crate) fn end(&self) {
+        let mut state = self.lock();
+        state.pins = state.pins.saturating_sub(1);
+        let Some(coroutine) = self.coroutine() else { return };
+        match self.kind() {
+            Kind::NonBlocking => {}
+            Kind::Legacy => _ = coroutine.legacy_work.fetch_add(1, Ordering::Release),
+            Kind::Blocking | Kind::PerThread => state.note_work(coroutine),
+        }
+    }
+
+    /// The lane's stream that it is on, if it is not at home.
+    pub(crate) fn away_on(&self) -> Option<CUstream> {
+        let state = self.lock();
+        state.place.map(|lane| state.physical[lane])
+    }
+
+    /// Takes its physical streams and events away from it, by lane.
+    pub(crate) fn strip(&self) -> Vec<(usize, CUstream)> {
+        let mut state = self.lock();
+        if state.place.take().is_some()
+            && let Some(coroutine) = self.coroutine()
+        {
+            coroutine.away.fetch_sub(1, Ordering::AcqRel);
+        }
+        core::mem::replace(&mut state.ring, Ring::none()).destroy();
+        let physical = core::mem::replace(&mut state.physical, [CUstream(null_mut()); LANES]);
+        physical.into_iter().enumerate().filter(|(_, stream)| !stream.0.is_null()).collect()
+    }
+
+    /// The program's stream is gone: its physical ones go back to their lanes when they have done their work.
+    pub(crate) fn retire(&'static self) {
+        let Some(coroutine) = self.coroutine() else { return };
+        coroutine.streams().retain(|other| !core::ptr::eq(*other, self));
+        let priority = self.lock().priority;
+        let streams = self.strip();
+        if !streams.is_empty() {
+            background::order(Task::Rest { coroutine, priority, streams });
+        }
+    }
+
+    /// Goes to a lane for a launch, if that can be done now; otherwise stays where it is.
+    pub(crate) fn go(&self, state: &mut State, coroutine: &'static Coroutine, lane: usize) {
+        if state.pins > 0 || state.place == Some(lane) || (lane == FULL && state.place.is_none()) {
+            return;
+        }
+        // Its home is as good as any other stream on the whole GPU, but the legacy stream's is slow to record in.
+        if lane == FULL && self.kind() != Kind::Legacy {
+            state.go_home(coroutine);
+            return;
+        }
+        if state.ring.is_none() {
+            let Some(ring) = coroutine.take_ring() else { return };
+            state.ring = ring;
+        }
+        if state.physical[lane].0.is_null() {
+            let Some(stream) = coroutine.lanes[lane].take(coroutine, lane, state.priority) else {
+                if lane == FULL {
+                    state.go_home(coroutine);
+                }
+                return;
+            };
+            state.physical[lane] = stream;
+        }
+        state.move_to(coroutine, Some(lane));
+    }
+}
+
+impl State {
+    /// The driver's stream where it is now.
+    pub(crate) fn handle(&self) -> CUstream {
+        self.at(self.place)
+    }
+
+    pub(crate) fn is_home(&self) -> bool {
+        self.place.is_none()
+    }
+
+    /// The lane that it is on.
+    pub(crate) fn lane(&self) -> usize {
+        self.place.unwrap_or(FULL)
+    }
+
+    fn at(&self, place: Option<usize>) -> CUstream {
+        place.map_or(self.home, |lane| self.physical[lane])
+    }
+
+    /// Goes home. Where the driver will not have it, the stream is home all the same: what the program calls there
+    /// next is answered with the driver's reason.
+    pub(crate) fn go_home(&mut self, coroutine: &Coroutine) {
+        if self.place.is_some() && !self.move_to(coroutine, None) {
+            self.place = None;
+            coroutine.away.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    fn move_to(&mut self, coroutine: &Coroutine, to: Option<usize>) -> bool {
+        let from = self.handle();
+        let Some(event) = self.ring.record(from) else { return false };
+        if !is_ok(cu!(cuStreamWaitEvent(self.at(to), event, 0))) {
+            return false;
+        }
+        match (self.place, to) {
+            (None, Some(_)) => _ = coroutine.away.fetch_add(1, Ordering::AcqRel),
+            (Some(_), None) => _ = coroutine.away.fetch_sub(1, Ordering::AcqRel),
+            _ => {}
+        }
+        self.place = to;
+        coroutine.moves.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// A blocking stream has got work.
+    fn note_work(&mut self, coroutine: &Coroutine) {
+        self.new_work = true;
+        if !coroutine.blocking_work.load(Ordering::Relaxed) {
+            coroutine.blocking_work.store(true, Ordering::Release);
+        }
+    }
+
+    /// For the legacy stream: behind everything that blocking streams have been given.
+    fn order_behind_blocking_streams(&mut self, coroutine: &'static Coroutine) {
+        if !coroutine.blocking_work.load(Ordering::Acquire) {
+            return;
+        }
+        coroutine.blocking_work.store(false, Ordering::Release);
+        let mut through_home = false;
+        let streams = coroutine.streams();
+        for logical in streams.iter().filter(|it| it.kind().is_blocking()) {
+            let mut other = logical.lock();
+            if !core::mem::take(&mut other.new_work) {
+                continue;
+            }
+            if other.is_home() {
+                through_home = true;
+                continue;
+            }
+            let handle = other.handle();
+            if let Some(event) = other.ring.record(handle) {
+                cu!(cuStreamWaitEvent(self.handle(), event, 0));
+            }
+        }
+        drop(streams);
+        if through_home {
+            self.order_behind_home();
+        }
+    }
+
+    /// Behind what the driver puts before the next work at home.
+    fn order_behind_home(&mut self) {
+        if !self.is_home()
+            && let Some(event) = self.ring.record(self.home)
+        {
+            cu!(cuStreamWaitEvent(self.handle(), event, 0));
+        }
+    }
+
+    /// For a blocking stream: behind everything that the legacy stream has been given.
+    fn order_behind_legacy(&mut self, legacy: &mut State) {
+        if legacy.is_home() {
+            self.order_behind_home();
+            return;
+        }
+        let handle = legacy.handle();
+        if let Some(event) = legacy.ring.record(handle) {
+            cu!(cuStreamWaitEvent(self.handle(), event, 0));
+        }
+    }
+}
