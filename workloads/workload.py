@@ -1,11 +1,13 @@
-"""What the workloads share: their command line, their result file, and counting kernel launches.
+"""What the workloads share: their command line, their results, and counting kernel launches.
 
 A workload is a function that does all of a program's CUDA work and returns its results, in a fixed
 order, as a list of `bytes`.
 """
 
 import argparse
+import hashlib
 import json
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -21,28 +23,33 @@ KERNEL_LAUNCHES = {
 }
 GRAPH_LAUNCHES = {"cudaGraphLaunch", "cuGraphLaunch"}
 
+EXIT_SKIPPED = 77  # the exit code by which test runners know that a program skipped itself
 
-def run(program, profile):
-    """Run `program` and write what the command line asks for.
+
+def run(program, profile, options=None):
+    """Run `program`, print the checksum of its results and write what the command line asks for.
 
     `profile` runs a program under the framework's profiler: it takes the program and returns the
-    program's results and a launch report.
+    program's results and a launch report. `options` is the parsed command line of a program that
+    has options of its own.
     """
-    options = parse_arguments()
+    options = options or argument_parser().parse_args()
     if options.profile:
         results, report = profile(program)
         options.profile.write_text(json.dumps(report, indent=1) + "\n")
     else:
         results = program()
-    options.out.write_bytes(b"".join(results))
+    print_checksum("results", results)
+    if options.out:
+        options.out.write_bytes(b"".join(results))
 
 
-def parse_arguments():
-    parser = argparse.ArgumentParser()
+def argument_parser(description=None):
+    """The command line of every workload; a program with options of its own adds them to it."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
         "--out",
         type=Path,
-        required=True,
         metavar="FILE",
         help="write the raw bytes of every result to FILE",
     )
@@ -52,7 +59,15 @@ def parse_arguments():
         metavar="FILE",
         help="run under the framework's profiler and write its launch counts to FILE, as JSON",
     )
-    return parser.parse_args()
+    return parser
+
+
+def print_checksum(name, chunks):
+    """Print the SHA-256 of `chunks`, a list of `bytes`, taken as one."""
+    checksum = hashlib.sha256()
+    for chunk in chunks:
+        checksum.update(chunk)
+    print(f"{name} sha256 {checksum.hexdigest()}", flush=True)
 
 
 def launch_report(profiler, kernel_launches, graph_launches):
@@ -73,6 +88,15 @@ def torch_bytes(tensors):
         tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
         for tensor in tensors
     ]
+
+
+def skip_without_gpu():
+    """End a torch program where there is no GPU, in a way that test runners tell from a failure."""
+    import torch
+
+    if not torch.cuda.is_available():
+        print("skipped: no GPU", flush=True)
+        sys.exit(EXIT_SKIPPED)
 
 
 def profile_with_torch(program):

@@ -57,12 +57,16 @@ fn entries() -> String {
                 let how = format!("{action:?}").to_lowercase();
                 let default = format!("DefaultStream::{:?}", function.default_stream());
                 let list = parameters(function);
+                let after = treatment::digested(function)
+                    .map_or_else(String::new, |call| format!(", |copied| unsafe {{ {call} }}"));
                 match function.stream {
                     StreamUse::Argument(argument) => {
                         let stream = function.parameters.expect("seen above")[argument].name;
-                        write(format_args!("bind!({name}({list}), {{ {count} }}, {how}, {stream}, {default});\n"));
+                        write(format_args!(
+                            "bind!({name}({list}), {{ {count} }}, {how}, {stream}, {default}{after});\n"
+                        ));
                     }
-                    _ => write(format_args!("bind!({name}({list}), {{ {count} }}, {how}, {default});\n")),
+                    _ => write(format_args!("bind!({name}({list}), {{ {count} }}, {how}, {default}{after});\n")),
                 }
             }
         }

@@ -10,10 +10,11 @@ use crate::coroutine::Coroutine;
 use crate::graph::Copies;
 use crate::lane;
 use crate::stream::Logical;
+use crate::watchdog;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
-use detshare_cuda::types::{CUresult, CUstream};
+use detshare_cuda::types::{CUresult, CUstream, CUstreamCaptureMode};
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -52,6 +53,8 @@ struct Queue {
     resting: Vec<Resting>,
     /// What the thread is working for.
     working_for: Option<&'static Coroutine>,
+    /// Whether it is looking at what rests.
+    looking: bool,
 }
 
 struct Resting {
@@ -69,7 +72,8 @@ enum Then {
 // SAFETY: handles of the driver, which any thread may use.
 unsafe impl Send for Queue {}
 
-static QUEUE: Mutex<Queue> = Mutex::new(Queue { tasks: VecDeque::new(), resting: Vec::new(), working_for: None });
+static QUEUE: Mutex<Queue> =
+    Mutex::new(Queue { tasks: VecDeque::new(), resting: Vec::new(), working_for: None, looking: false });
 /// Something to do came, or something is done.
 static CHANGED: Condvar = Condvar::new();
 static STARTED: AtomicBool = AtomicBool::new(false);
@@ -85,14 +89,20 @@ pub(crate) fn order(task: Task) {
     CHANGED.notify_all();
 }
 
+/// There is something to watch.
+pub(crate) fn wake() {
+    // Where it is missed, the thread is at work and will look when it is done.
+    CHANGED.notify_all();
+}
+
 /// Drops what is ordered for a context and waits until the thread no longer works for it.
 pub(crate) fn forget(coroutine: &'static Coroutine) {
     let mut held = queue();
     held.tasks.retain(|task| !core::ptr::eq(task.coroutine(), coroutine));
-    held.resting.retain(|resting| !core::ptr::eq(resting.coroutine, coroutine));
-    while held.working_for.is_some_and(|other| core::ptr::eq(other, coroutine)) {
+    while held.looking || held.working_for.is_some_and(|other| core::ptr::eq(other, coroutine)) {
         held = CHANGED.wait(held).unwrap_or_else(PoisonError::into_inner);
     }
+    held.resting.retain(|resting| !core::ptr::eq(resting.coroutine, coroutine));
 }
 
 fn start() {
@@ -124,7 +134,7 @@ fn mask_signals(signals: &libc::sigset_t) -> libc::sigset_t {
 }
 
 fn work() {
-    /// How often streams that rest are looked at.
+    /// How often streams that rest and launches that are watched are looked at.
     const LOOK: Duration = Duration::from_millis(5);
     let mut held = queue();
     loop {
@@ -137,11 +147,21 @@ fn work() {
             held.resting.extend(resting);
             held.working_for = None;
             CHANGED.notify_all();
-        } else if held.resting.is_empty() {
+        } else if held.resting.is_empty() && !watchdog::is_watching() {
             held = CHANGED.wait(held).unwrap_or_else(PoisonError::into_inner);
         } else {
             held = CHANGED.wait_timeout(held, LOOK).unwrap_or_else(PoisonError::into_inner).0;
-            held.resting.retain(|resting| !returned(resting));
+            let mut resting = core::mem::take(&mut held.resting);
+            held.looking = true;
+            drop(held);
+            guarded((), || {
+                resting.retain(|resting| !returned(resting));
+                watchdog::look();
+            });
+            held = queue();
+            held.resting.append(&mut resting);
+            held.looking = false;
+            CHANGED.notify_all();
         }
     }
 }
@@ -152,9 +172,11 @@ fn perform(task: Task) -> Vec<Resting> {
     if coroutine.is_ending() || !is_ok(cu!(cuCtxSetCurrent(coroutine.context()))) {
         return Vec::new();
     }
+    ignore_captures();
     match task {
         Task::Build(_) => {
             coroutine.make_rings();
+            watchdog::make();
             lane::build(coroutine, coroutine.device());
             coroutine.lanes_are_made();
         }
@@ -175,6 +197,12 @@ fn perform(task: Task) -> Vec<Resting> {
         Task::Copy { copies, handle, lane, .. } => copies.make(handle, coroutine, lane),
     }
     Vec::new()
+}
+
+/// What this thread asks the driver must not end a capture of the program, nor be refused because of one.
+fn ignore_captures() {
+    let mut mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+    cu!(cuThreadExchangeStreamCaptureMode(&raw mut mode));
 }
 
 /// Whether the stream had nothing left to do and was let go.

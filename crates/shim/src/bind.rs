@@ -3,11 +3,14 @@
 use crate::background::{self, Task};
 use crate::call::is_ok;
 use crate::coroutine::{self, Coroutine, STREAMS, active};
+use crate::kernel::{self, Shape};
+use crate::lane::FULL;
 use crate::stream::{Kind, Logical, Ring};
+use crate::watchdog;
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use detshare_cuda::DefaultStream;
-use detshare_cuda::types::{CUresult, CUstream, CUstreamCaptureStatus};
+use detshare_cuda::types::{CUfunction, CUresult, CUstream, CUstreamCaptureStatus};
 use std::sync::{Mutex, PoisonError};
 
 /// A stream that stays where it is until this is dropped.
@@ -92,16 +95,14 @@ pub(crate) fn everything() {
     }
 }
 
-/// Puts a launch in: on the lane that is chosen for it, if `fits` has nothing against that lane, or on all SMs.
+/// Puts a launch in: on the lane that is chosen for it, if that can hold it, or on all SMs.
 pub(crate) fn launch(
     stream: CUstream,
     default: DefaultStream,
-    fits: impl FnOnce(&'static Coroutine, usize) -> bool,
+    function: CUfunction,
+    shape: &Shape,
     call: impl FnOnce(CUstream) -> CUresult,
 ) -> CUresult {
-    if !active() {
-        return call(stream);
-    }
     let Some(logical) = find(stream, default) else { return call(stream) };
     let Some(coroutine) = logical.coroutine() else { return call(stream) };
     let mut state = logical.begin();
@@ -109,13 +110,17 @@ pub(crate) fn launch(
         if state.pins == 0 {
             state.go_home(coroutine);
         }
-    } else {
-        let wanted = coroutine.choose();
-        let lane = if fits(coroutine, wanted) { wanted } else { crate::lane::FULL };
-        logical.go(&mut state, coroutine, lane);
-        coroutine.lanes[state.lane()].used();
+        return call(if state.is_home() { stream } else { state.handle() });
     }
-    call(if state.is_home() { stream } else { state.handle() })
+    let wanted = coroutine.choose();
+    let lane = if kernel::fits(function, shape, coroutine, wanted) { wanted } else { FULL };
+    logical.go(&mut state, coroutine, lane);
+    coroutine.lanes[state.lane()].used();
+    let at = if state.is_home() { stream } else { state.handle() };
+    match kernel::to_be_timed(function, shape) {
+        None => call(at),
+        timed => watchdog::launch(coroutine, function, timed, state.lane(), state.handle(), || call(at)),
+    }
 }
 
 /// Puts a graph in where the stream is: its kernels run on the SMs that they are bound to. The body gets the lane
@@ -180,8 +185,7 @@ fn per_thread(coroutine: &'static Coroutine) -> Option<&'static Logical> {
             return Some(*logical);
         }
         let logical = free_per_thread().pop().unwrap_or_else(|| Box::leak(Box::default()));
-        let number = coroutine.next_number();
-        logical.prepare(coroutine, Kind::PerThread, Kind::PER_THREAD_HANDLE, 0, number, Ring::none());
+        logical.prepare(coroutine, Kind::PerThread, Kind::PER_THREAD_HANDLE, 0, Ring::none());
         coroutine.streams().push(logical);
         own.0.retain(|other| !other.belongs_to(coroutine));
         own.0.push(logical);

@@ -7,7 +7,7 @@ use crate::handles::Handles;
 use crate::lane::{LANES, Lane};
 use crate::schedule::Schedule;
 use crate::stream::{Kind, Logical, Ring};
-use crate::{graph, lane, log, settings};
+use crate::{graph, lane, log, settings, watchdog};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
@@ -52,7 +52,6 @@ pub(crate) struct Coroutine {
     /// How many streams are on a lane and not at home.
     pub(crate) away: AtomicUsize,
     pub(crate) moves: AtomicU64,
-    numbers: AtomicUsize,
 }
 
 /// Whether any stream of this process can move.
@@ -81,9 +80,9 @@ pub(crate) fn current() -> Option<&'static Coroutine> {
     of(context)
 }
 
-/// All that are alive.
+/// All that there are or were.
 pub(crate) fn all() -> impl Iterator<Item = &'static Coroutine> {
-    COROUTINES.iter().filter(|coroutine| !coroutine.context().0.is_null())
+    COROUTINES.iter().filter(|coroutine| coroutine.era() != 0)
 }
 
 /// The one for a device; None where there is no schedule, or too many devices.
@@ -140,7 +139,6 @@ impl Coroutine {
             blocking_work: AtomicBool::new(false),
             away: AtomicUsize::new(0),
             moves: AtomicU64::new(0),
-            numbers: AtomicUsize::new(0),
         }
     }
 
@@ -154,7 +152,7 @@ impl Coroutine {
         *self.built.lock().unwrap_or_else(PoisonError::into_inner) = false;
         self.device.store(device.0, Ordering::Relaxed);
         self.era.fetch_add(1, Ordering::Relaxed);
-        self.legacy.prepare(self, Kind::Legacy, Kind::LEGACY_HANDLE, 0, 0, Ring::none());
+        self.legacy.prepare(self, Kind::Legacy, Kind::LEGACY_HANDLE, 0, Ring::none());
         // Pairs with the acquire in `context`: who finds it finds the legacy stream prepared.
         self.context.store(context.0, Ordering::Release);
         ACTIVE.store(true, Ordering::Release);
@@ -197,6 +195,7 @@ impl Coroutine {
         cu!(cuCtxGetCurrent(&raw mut before));
         cu!(cuCtxSetCurrent(self.context()));
         graph::forget(self);
+        watchdog::forget(self);
         STREAMS.remove_if(|logical| logical.belongs_to(self));
         let streams = core::mem::take(&mut *self.streams());
         for logical in streams.into_iter().chain([&self.legacy]) {
@@ -242,17 +241,11 @@ impl Coroutine {
         self.streams().iter().copied().filter(|logical| logical.kind().is_blocking()).collect()
     }
 
-    /// The number of the next stream that is made; the legacy one has 0.
-    pub(crate) fn next_number(&self) -> u32 {
-        u32::try_from(self.numbers.fetch_add(1, Ordering::Relaxed) + 1).unwrap_or(u32::MAX)
-    }
-
     /// Looks after a stream that the program has just made in this context.
     pub(crate) fn adopt(&'static self, stream: CUstream, kind: Kind, priority: i32) {
         let ring = Ring::make().unwrap_or_else(Ring::none);
-        let number = self.next_number();
         let logical = STREAMS.insert(stream.0.addr(), |logical| {
-            logical.prepare(self, kind, stream, priority, number, ring);
+            logical.prepare(self, kind, stream, priority, ring);
         });
         self.streams().push(logical);
     }

@@ -6,6 +6,7 @@
 
 use crate::bind;
 use crate::coroutine::active;
+use crate::digest::{self, Copied};
 use crate::resolve;
 use crate::treatment::Kind;
 use core::arch::naked_asm;
@@ -71,28 +72,60 @@ macro_rules! entry {
 }
 
 /// Calls the real function with the stream where it is or is to be; its argument is named, or it is the default one.
+/// What it brings to the host may go into the record.
 macro_rules! bind {
-    ($name:ident($($parameter:ident: $ty:ty),*), $count:block, $how:ident, $stream:ident, $default:expr) => {
+    (
+        $name:ident($($parameter:ident: $ty:ty),*), $count:block, $how:ident, $stream:ident, $default:expr
+        $(, $digest:expr)?
+    ) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($parameter: $ty),*) -> CUresult {
             $count
-            if !active() {
+            if !active() && !(has_digest!($($digest)?) && digest::active()) {
                 // SAFETY: the caller's own arguments for the function that it meant to call.
                 return unsafe { real(entry::$name)($($parameter),*) };
             }
-            let bound = bind::$how($stream, $default);
+            let given = $stream;
+            let bound = bind::$how(given, $default);
             let $stream = bound.handle();
             // SAFETY: the caller's own arguments, and a stream that stands for the one that it gave.
-            unsafe { real(entry::$name)($($parameter),*) }
+            let code = unsafe { real(entry::$name)($($parameter),*) };
+            let _ = given;
+            $(record!(code, given, $default, Some(bound.handle()), $digest);)?
+            code
         }
     };
-    ($name:ident($($parameter:ident: $ty:ty),*), $count:block, $how:ident, $default:expr) => {
+    (
+        $name:ident($($parameter:ident: $ty:ty),*), $count:block, $how:ident, $default:expr
+        $(, $digest:expr)?
+    ) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($parameter: $ty),*) -> CUresult {
             $count
             let _bound = bind::$how(CUstream(core::ptr::null_mut()), $default);
             // SAFETY: the caller's own arguments for the function that it meant to call.
-            unsafe { real(entry::$name)($($parameter),*) }
+            let code = unsafe { real(entry::$name)($($parameter),*) };
+            $(record!(code, CUstream(core::ptr::null_mut()), $default, None, $digest);)?
+            code
+        }
+    };
+}
+
+macro_rules! has_digest {
+    () => {
+        false
+    };
+    ($digest:expr) => {
+        true
+    };
+}
+
+/// Puts what a copy brought to the host into the record.
+macro_rules! record {
+    ($code:ident, $stream:expr, $default:expr, $behind:expr, $digest:expr) => {
+        if digest::active() && $code == CUresult::CUDA_SUCCESS {
+            #[allow(clippy::redundant_closure_call, reason = "the closure has the arguments' names")]
+            ($digest)(Copied { stream: $stream, default: $default, behind: $behind });
         }
     };
 }

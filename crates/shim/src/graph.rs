@@ -194,7 +194,11 @@ impl Copies {
         match made {
             Some(copy) => {
                 if !self.any.load(Ordering::Relaxed) {
-                    self.last().ring = coroutine.take_ring().unwrap_or_else(Ring::none);
+                    let Some(ring) = Ring::make() else {
+                        cu!(cuGraphExecDestroy(copy));
+                        return;
+                    };
+                    self.last().ring = ring;
                 }
                 self.any.store(true, Ordering::Release);
                 // Pairs with the acquire in `copy`.

@@ -5,7 +5,8 @@ use crate::coroutine::Coroutine;
 use crate::handles::Handles;
 use crate::lane::FULL;
 use core::ffi::{c_int, c_uint};
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::time::Duration;
 use detshare_cuda::types::{CUfunction, CUfunction_attribute, CUlaunchAttributeID, CUlaunchConfig};
 
 /// Clusters of this many blocks fit into any lane: SMs come in groups of as many that can hold one.
@@ -20,6 +21,50 @@ pub(crate) struct Kernel {
     cluster: AtomicU32,
     /// It took far too long on a lane: it runs on all SMs from then on.
     pinned: AtomicBool,
+    launches: AtomicU32,
+}
+
+/// What one kernel took in one shape on the whole GPU.
+#[derive(Default)]
+pub(crate) struct Timed {
+    nanoseconds: AtomicU64,
+}
+
+static TIMED: Handles<Timed> = Handles::new();
+
+impl Timed {
+    /// The shortest that was seen.
+    pub(crate) fn on_full(&self) -> Option<Duration> {
+        let nanoseconds = self.nanoseconds.load(Ordering::Relaxed);
+        (nanoseconds != 0).then(|| Duration::from_nanos(nanoseconds))
+    }
+
+    pub(crate) fn note(&self, took: Duration) {
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1);
+        let before = self.nanoseconds.load(Ordering::Relaxed);
+        if before == 0 || took < before {
+            self.nanoseconds.store(took, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Counts a launch; gives the times of its kernel in its shape if it is to be timed. That are the first few, then
+/// fewer and fewer, down to one in a thousand.
+pub(crate) fn to_be_timed(function: CUfunction, shape: &Shape) -> Option<&'static Timed> {
+    const OFTEN: u32 = 4;
+    const RARELY: u32 = 1024;
+    let count = find(function).launches.fetch_add(1, Ordering::Relaxed);
+    if count >= OFTEN && !count.is_power_of_two() && count % RARELY != 0 {
+        return None;
+    }
+    const ODD: usize = 0x9e37_79b9_7f4a_7c15;
+    let blocks = usize::try_from(shape.blocks).unwrap_or(usize::MAX);
+    let handle = function.0.addr() ^ blocks.wrapping_add(shape.threads as usize).wrapping_mul(ODD);
+    Some(
+        TIMED
+            .find(handle)
+            .unwrap_or_else(|| TIMED.insert(handle, |timed| timed.nanoseconds.store(0, Ordering::Relaxed))),
+    )
 }
 
 /// How a kernel is launched, as far as it matters where.
@@ -99,6 +144,7 @@ fn find(function: CUfunction) -> &'static Kernel {
         KERNELS.insert(handle, |kernel| {
             kernel.cluster.store(compiled_cluster(function), Ordering::Relaxed);
             kernel.pinned.store(false, Ordering::Relaxed);
+            kernel.launches.store(0, Ordering::Relaxed);
         })
     })
 }
@@ -116,13 +162,12 @@ fn compiled_cluster(function: CUfunction) -> u32 {
 }
 
 /// Keeps a kernel off the lanes from now on.
-pub(crate) fn pin(function: usize) {
-    if let Some(kernel) = KERNELS.find(function) {
-        kernel.pinned.store(true, Ordering::Relaxed);
-    }
+pub(crate) fn pin(function: CUfunction) {
+    find(function).pinned.store(true, Ordering::Relaxed);
 }
 
 /// Modules are unloaded: their handles may come back for other kernels.
 pub(crate) fn forget() {
     KERNELS.remove_if(|_| true);
+    TIMED.remove_if(|_| true);
 }

@@ -28,6 +28,7 @@ mod background;
 mod bind;
 mod boundary;
 mod coroutine;
+mod digest;
 #[allow(non_snake_case, clippy::wildcard_imports, reason = "the names are the C API's")]
 mod entries;
 mod graph;
@@ -38,6 +39,7 @@ mod log;
 mod no_driver;
 mod opening;
 mod published;
+mod quota;
 #[allow(non_snake_case, reason = "the names are the C API's")]
 mod replace;
 mod resolve;
@@ -47,6 +49,7 @@ mod stats;
 mod stream;
 #[allow(dead_code, reason = "most of it is read by the build script alone")]
 mod treatment;
+mod watchdog;
 
 /// The owner's name and this library's, as an ELF note: a search for the driver passes such files over.
 #[repr(C, align(4))]

@@ -43,6 +43,8 @@ extern "C" fn unlock() {
 /// In the child its only thread is another one for the mutex than the one that took it, so it starts anew.
 extern "C" fn renew_in_child() {
     crate::coroutine::deactivate();
+    crate::digest::forked();
+    crate::quota::renew_in_child();
     // SAFETY: the child has one thread, which is here.
     unsafe { OPENING.0.get().write(libc::PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP) };
 }

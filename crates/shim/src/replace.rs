@@ -1,14 +1,20 @@
 //! Functions with code of our own in front of the real one, by theme.
 
+mod array;
 mod context;
 mod graph;
+mod host_memory;
 mod launch;
+mod memory;
 mod proc_address;
 mod stream;
 
+pub(crate) use array::*;
 pub(crate) use context::*;
 pub(crate) use graph::*;
+pub(crate) use host_memory::*;
 pub(crate) use launch::*;
+pub(crate) use memory::*;
 pub(crate) use proc_address::*;
 pub(crate) use stream::*;
 

@@ -25,7 +25,9 @@ pub(crate) extern "C" fn target(index: u32) -> *mut c_void {
     guarded(refusal, || {
         let opened = OPENED.get().unwrap_or_else(|| {
             let _held = opening::begin();
-            OPENED.get_or_make(open)
+            let opened = OPENED.get_or_make(open);
+            crate::digest::driver_is_open();
+            opened
         });
         for (index, slot) in entries::SLOTS.iter().enumerate() {
             // Pairs with the acquire in `entries::real`; a jump through the slot needs no more on x86-64.

@@ -15,6 +15,10 @@ pub(crate) struct Settings {
     pub(crate) stats: Option<OsString>,
     /// `DETSHARE_SCHEDULE`: which lanes launches get. Without it streams are not touched, and there are no lanes.
     pub(crate) schedule: Option<Schedule>,
+    /// `DETSHARE_DIGEST`: where to record what leaves the GPU.
+    pub(crate) digest: Option<OsString>,
+    /// `DETSHARE_MEM`: the most device memory that this process can have on each device, in bytes.
+    pub(crate) memory: Option<u64>,
     /// `DETSHARE_LOG`: say on standard error what goes wrong.
     pub(crate) log: bool,
     /// `LD_LIBRARY_PATH`: where the loader would have looked for the driver.
@@ -36,6 +40,8 @@ fn read() -> Settings {
         driver: filled("DETSHARE_DRIVER"),
         stats: filled("DETSHARE_STATS"),
         schedule: filled("DETSHARE_SCHEDULE").and_then(|value| Schedule::parse(&value.to_string_lossy())),
+        digest: filled("DETSHARE_DIGEST"),
+        memory: filled("DETSHARE_MEM").and_then(|value| crate::quota::parse(&value.to_string_lossy())),
         log: filled("DETSHARE_LOG").is_some_and(|value| value != OsStr::new("0")),
         library_path: filled("LD_LIBRARY_PATH"),
         process: std::process::id(),
@@ -46,8 +52,10 @@ fn read() -> Settings {
 extern "C" fn on_load() {
     crate::boundary::guarded((), || {
         get();
+        crate::digest::start();
         crate::opening::watch_forks();
         crate::boundary::silence_panics();
+        crate::quota::check_setting();
     });
 }
 

@@ -5,7 +5,7 @@ use crate::entries::OBSERVED;
 use crate::resolve;
 use crate::settings;
 use crate::treatment::Kind;
-use crate::{coroutine, graph, lane};
+use crate::{coroutine, graph, lane, quota, watchdog};
 use core::arch::asm;
 use core::ffi::CStr;
 use core::fmt::Write;
@@ -76,7 +76,7 @@ extern "C" fn at_exit() {
 static AT_EXIT: extern "C" fn() = at_exit;
 
 /// `%p` stands for the process. Without it a forked child appends its own, so as to leave its parent's alone.
-fn file_for_this_process(file: &OsStr, loaded_by: u32) -> PathBuf {
+pub(crate) fn file_for_this_process(file: &OsStr, loaded_by: u32) -> PathBuf {
     let process = std::process::id().to_string();
     let bytes = file.as_bytes();
     if let Some(at) = bytes.windows(2).position(|pair| pair == b"%p") {
@@ -128,7 +128,7 @@ fn report() -> String {
         of_kind(Kind::Copy),
         of_kind(Kind::Synchronise),
     );
-    let _ = write!(text, "{}", lanes());
+    let _ = write!(text, "{}{}", lanes(), memory());
     let called = OBSERVED
         .iter()
         .enumerate()
@@ -141,13 +141,20 @@ fn report() -> String {
     text
 }
 
+/// What was used of the quota, if there is one.
+fn memory() -> String {
+    quota::report().map_or_else(String::new, |(quota, used, most)| {
+        format!("\"memory\":{{\"quota\":{quota},\"used\":{used},\"most\":{most}}},")
+    })
+}
+
 /// What the lanes did, if there are any.
 fn lanes() -> String {
     let mut text = String::new();
     // One device is what programs have; further ones would need a list.
     if let Some(coroutine) = coroutine::all().next() {
-        let ready = || coroutine.lanes.iter().enumerate().filter(|(_, lane)| lane.is_ready());
-        let each = ready().map(|(index, lane)| {
+        let made = || coroutine.lanes.iter().enumerate().filter(|(_, lane)| lane.width() != 0);
+        let each = made().map(|(index, lane)| {
             format!(
                 "{{\"name\":{},\"width\":{},\"bytes\":{},\"launches\":{}}}",
                 json(&lane::name(index, lane)),
@@ -158,11 +165,12 @@ fn lanes() -> String {
         });
         let _ = write!(
             text,
-            "\"lanes\":{{\"moves\":{},\"bytes\":{},\"graph_copies\":{},\"graphs_not_copied\":{},\"each\":[{}]}},",
+            "\"lanes\":{{\"moves\":{},\"bytes\":{},\"graph_copies\":{},\"graphs_not_copied\":{},\"kernels_reported\":{},\"each\":[{}]}},",
             coroutine.moves.load(Ordering::Relaxed),
-            ready().map(|(_, lane)| lane.bytes()).sum::<u64>(),
+            made().map(|(_, lane)| lane.bytes()).sum::<u64>(),
             graph::COPIES_MADE.load(Ordering::Relaxed),
             graph::NOT_COPIED.load(Ordering::Relaxed),
+            watchdog::REPORTED.load(Ordering::Relaxed),
             each.collect::<Vec<_>>().join(","),
         );
     }
@@ -174,7 +182,7 @@ fn json_list<'a>(texts: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// A text as a JSON string.
-fn json(text: &str) -> String {
+pub(crate) fn json(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for character in text.chars() {

@@ -16,7 +16,7 @@ use crate::coroutine::Coroutine;
 use crate::lane::{FULL, LANES};
 use core::ffi::c_int;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 use detshare_cuda::types::{CUevent, CUevent_flags, CUstream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -44,7 +44,6 @@ impl Kind {
 /// One stream as the program knows it.
 pub(crate) struct Logical {
     kind: AtomicU8,
-    number: AtomicU32,
     coroutine: AtomicPtr<Coroutine>,
     /// The context's, which may have gone and come back.
     era: AtomicU64,
@@ -126,7 +125,6 @@ impl Logical {
     pub(crate) const fn none() -> Self {
         Self {
             kind: AtomicU8::new(0),
-            number: AtomicU32::new(0),
             coroutine: AtomicPtr::new(null_mut()),
             era: AtomicU64::new(0),
             legacy_seen: AtomicU64::new(0),
@@ -149,12 +147,10 @@ impl Logical {
         kind: Kind,
         home: CUstream,
         priority: c_int,
-        number: u32,
         ring: Ring,
     ) {
         let mut state = self.lock();
         self.kind.store(kind as u8, Ordering::Relaxed);
-        self.number.store(number, Ordering::Relaxed);
         self.coroutine.store((&raw const *coroutine).cast_mut(), Ordering::Relaxed);
         self.era.store(coroutine.era(), Ordering::Relaxed);
         self.legacy_seen.store(0, Ordering::Relaxed);
@@ -180,11 +176,6 @@ impl Logical {
 
     pub(crate) fn priority(&self) -> c_int {
         self.lock().priority
-    }
-
-    /// Its ordinal among the streams of the context.
-    pub(crate) fn number(&self) -> u32 {
-        self.number.load(Ordering::Relaxed)
     }
 
     pub(crate) fn coroutine(&self) -> Option<&'static Coroutine> {

@@ -142,23 +142,75 @@ const TREATMENTS: &[(&str, Treatment)] = &[
     ("cuGraphInstantiateWithParams", plain(Replace)),
     ("cuGraphNodeSetEnabled", plain(Replace)),
     // Contexts, and what waits for all of one.
-    ("cuArrayDestroy", plain(Everything)),
     ("cuCtxSynchronize", counted(Replace, Kind::Synchronise)),
     ("cuDevicePrimaryCtxRelease", plain(Replace)),
     ("cuDevicePrimaryCtxReset", plain(Replace)),
     ("cuDevicePrimaryCtxRetain", plain(Replace)),
     ("cuLibraryUnload", plain(Replace)),
-    ("cuMemFree", plain(Everything)),
-    ("cuMemFreeHost", plain(Everything)),
-    ("cuMemHostUnregister", plain(Everything)),
+    ("cuMemAllocHost", plain(Replace)),
+    ("cuMemFreeHost", plain(Replace)),
+    ("cuMemHostAlloc", plain(Replace)),
+    ("cuMemHostRegister", plain(Replace)),
+    ("cuMemHostUnregister", plain(Replace)),
     ("cuMemPoolDestroy", plain(Everything)),
     ("cuMemPoolTrimTo", plain(Everything)),
-    ("cuMemUnmap", plain(Everything)),
-    ("cuMipmappedArrayDestroy", plain(Everything)),
     ("cuModuleUnload", plain(Replace)),
+    // Device memory.
+    ("cuArray3DCreate", plain(Replace)),
+    ("cuArrayCreate", plain(Replace)),
+    ("cuArrayDestroy", plain(Replace)),
+    ("cuCtxDestroy", plain(Replace)),
+    ("cuDeviceTotalMem", plain(Replace)),
+    ("cuGraphAddMemAllocNode", plain(Replace)),
+    ("cuGraphAddNode", plain(Replace)),
+    ("cuGraphDestroy", plain(Replace)),
+    ("cuMemAlloc", plain(Replace)),
+    ("cuMemAllocAsync", plain(Replace)),
+    ("cuMemAllocFromPoolAsync", plain(Replace)),
+    ("cuMemAllocManaged", plain(Replace)),
+    ("cuMemAllocPitch", plain(Replace)),
+    ("cuMemCreate", plain(Replace)),
+    ("cuMemFree", plain(Replace)),
+    ("cuMemFreeAsync", plain(Replace)),
+    ("cuMemGetInfo", plain(Replace)),
+    ("cuMemMap", plain(Replace)),
+    ("cuMemPoolCreate", plain(Replace)),
+    ("cuMemPoolGetAttribute", plain(Replace)),
+    ("cuMemRelease", plain(Replace)),
+    ("cuMemRetainAllocationHandle", plain(Replace)),
+    ("cuMemUnmap", plain(Replace)),
+    ("cuMipmappedArrayCreate", plain(Replace)),
+    ("cuMipmappedArrayDestroy", plain(Replace)),
     // How a program finds functions.
     ("cuGetProcAddress", plain(Replace)),
 ];
+
+/// Copies that can bring bytes to the host, by their base name: which function of `digest` takes them, and with which
+/// of their parameters. Only variants whose parameters have these types are meant; the others are from the time of
+/// 32-bit addresses.
+const LEAVING: &[(&str, &str, &[(&str, &str)])] = &[
+    ("cuMemcpy", "unified", &[("dst", "CUdeviceptr"), ("ByteCount", "usize")]),
+    ("cuMemcpy2D", "rows", &[("pCopy", "*const CUDA_MEMCPY2D")]),
+    ("cuMemcpy2DAsync", "rows", &[("pCopy", "*const CUDA_MEMCPY2D")]),
+    ("cuMemcpy2DUnaligned", "rows", &[("pCopy", "*const CUDA_MEMCPY2D")]),
+    ("cuMemcpy3D", "slices", &[("pCopy", "*const CUDA_MEMCPY3D")]),
+    ("cuMemcpy3DAsync", "slices", &[("pCopy", "*const CUDA_MEMCPY3D")]),
+    ("cuMemcpyAsync", "unified", &[("dst", "CUdeviceptr"), ("ByteCount", "usize")]),
+    ("cuMemcpyAtoH", "row", &[("dstHost", "*mut c_void"), ("ByteCount", "usize")]),
+    ("cuMemcpyAtoHAsync", "row", &[("dstHost", "*mut c_void"), ("ByteCount", "usize")]),
+    ("cuMemcpyBatchAsync", "batch", &[("dsts", "*mut CUdeviceptr"), ("sizes", "*mut usize"), ("count", "usize")]),
+    ("cuMemcpyDtoH", "row", &[("dstHost", "*mut c_void"), ("ByteCount", "usize")]),
+    ("cuMemcpyDtoHAsync", "row", &[("dstHost", "*mut c_void"), ("ByteCount", "usize")]),
+];
+
+/// The call of `digest` for a function that can bring bytes to the host.
+pub(crate) fn digested(function: &Function) -> Option<String> {
+    let (_, digest, wanted) = LEAVING.iter().find(|(name, ..)| *name == function.base)?;
+    let parameters = function.parameters?;
+    let has = |(name, ty): &(&str, &str)| parameters.iter().any(|it| it.name == *name && it.ty == *ty);
+    let names: Vec<_> = wanted.iter().map(|(name, _)| *name).collect();
+    wanted.iter().all(has).then(|| format!("digest::{digest}(copied, {})", names.join(", ")))
+}
 
 /// What happens to the function.
 #[must_use]

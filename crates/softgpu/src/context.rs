@@ -113,10 +113,12 @@ impl Context {
 
     /// Waits for all work in all its streams.
     pub(crate) fn synchronise(&self) -> Outcome {
-        let orphans: Vec<_> = self.streams().orphans.drain(..).collect();
+        // They stay in the list until they are done: another thread may have to wait for them too.
+        let orphans: Vec<_> = self.streams().orphans.clone();
         for (_, done) in orphans {
             done.wait();
         }
+        self.streams().orphans.retain(|(_, done)| !done.is_complete());
         for stream in self.living_streams() {
             stream.tail().wait();
         }

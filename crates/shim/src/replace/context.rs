@@ -4,8 +4,8 @@ use super::replace;
 use crate::call::is_ok;
 use crate::coroutine;
 use crate::entries::counter;
-use crate::{bind, kernel, settings, stats};
-use detshare_cuda::types::{CUcontext, CUdevice, CUlibrary, CUmodule};
+use crate::{bind, digest, kernel, quota, settings, stats};
+use detshare_cuda::types::{CUcontext, CUdevice, CUlibrary, CUmodule, CUresult};
 
 replace! {
     fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) {
@@ -18,19 +18,19 @@ replace! {
     }
     fn cuDevicePrimaryCtxRelease(device: CUdevice) {
         coroutine::releasing(device);
-        cu!(cuDevicePrimaryCtxRelease(device))
+        quota::end_primary(device, false, || cu!(cuDevicePrimaryCtxRelease(device)))
     }
     fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) {
         coroutine::releasing(device);
-        cu!(cuDevicePrimaryCtxRelease_v2(device))
+        quota::end_primary(device, false, || cu!(cuDevicePrimaryCtxRelease_v2(device)))
     }
     fn cuDevicePrimaryCtxReset(device: CUdevice) {
         coroutine::resetting(device);
-        cu!(cuDevicePrimaryCtxReset(device))
+        quota::end_primary(device, true, || cu!(cuDevicePrimaryCtxReset(device)))
     }
     fn cuDevicePrimaryCtxReset_v2(device: CUdevice) {
         coroutine::resetting(device);
-        cu!(cuDevicePrimaryCtxReset_v2(device))
+        quota::end_primary(device, true, || cu!(cuDevicePrimaryCtxReset_v2(device)))
     }
     fn cuModuleUnload(module: CUmodule) {
         unloading();
@@ -43,14 +43,14 @@ replace! {
     fn cuCtxSynchronize() {
         stats::count(counter::cuCtxSynchronize);
         bind::everything();
-        cu!(cuCtxSynchronize())
+        waited(cu!(cuCtxSynchronize()))
     }
     fn cuCtxSynchronize_v2(context: CUcontext) {
         stats::count(counter::cuCtxSynchronize_v2);
         if coroutine::active() && let Some(coroutine) = coroutine::of(context) {
             coroutine.wait_for_lanes();
         }
-        cu!(cuCtxSynchronize_v2(context))
+        waited(cu!(cuCtxSynchronize_v2(context)))
     }
 }
 
@@ -60,4 +60,12 @@ fn unloading() {
         bind::everything();
         kernel::forget();
     }
+}
+
+/// The program has waited for everything.
+fn waited(code: CUresult) -> CUresult {
+    if is_ok(code) {
+        digest::all_is_done();
+    }
+    code
 }

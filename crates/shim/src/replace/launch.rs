@@ -4,7 +4,7 @@ use super::replace;
 use crate::bind;
 use crate::coroutine::active;
 use crate::entries::counter;
-use crate::kernel::{Shape, fits};
+use crate::kernel::Shape;
 use crate::stats::count;
 use core::ffi::{c_uint, c_void};
 use detshare_cuda::DefaultStream;
@@ -24,7 +24,7 @@ macro_rules! launches {
                     return call(stream);
                 }
                 let shape = Shape::new([x, y, z], [bx, by, bz], shared);
-                bind::launch(stream, DefaultStream::$default, |on, lane| fits(function, &shape, on, lane), call)
+                bind::launch(stream, DefaultStream::$default, function, &shape, call)
             }
             fn $cooperative(
                 function: CUfunction, x: c_uint, y: c_uint, z: c_uint, bx: c_uint, by: c_uint, bz: c_uint,
@@ -36,7 +36,7 @@ macro_rules! launches {
                     return call(stream);
                 }
                 let shape = Shape { cooperative: true, ..Shape::new([x, y, z], [bx, by, bz], shared) };
-                bind::launch(stream, DefaultStream::$default, |on, lane| fits(function, &shape, on, lane), call)
+                bind::launch(stream, DefaultStream::$default, function, &shape, call)
             }
             fn $kernel_ex(
                 config: *const CUlaunchConfig, function: CUfunction, parameters: *mut *mut c_void,
@@ -57,9 +57,7 @@ macro_rules! launches {
                     let bound = CUlaunchConfig { hStream: stream, ..*config };
                     cu!($kernel_ex(&raw const bound, function, parameters, extra))
                 };
-                bind::launch(
-                    config.hStream, DefaultStream::$default, |on, lane| fits(function, &shape, on, lane), call,
-                )
+                bind::launch(config.hStream, DefaultStream::$default, function, &shape, call)
             }
         }
     };

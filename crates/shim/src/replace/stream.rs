@@ -4,6 +4,7 @@ use super::replace;
 use crate::bind::{self, capture_begins, capture_may_have_ended};
 use crate::call::is_ok;
 use crate::coroutine::{self, STREAMS, active};
+use crate::digest;
 use crate::stream::Kind;
 use core::ffi::{c_int, c_uint};
 use detshare_cuda::DefaultStream;
@@ -32,11 +33,12 @@ replace! {
 
 /// A stream that was made in a primary context becomes a logical one.
 fn adopt(code: CUresult, stream: *mut CUstream, flags: c_uint) {
-    if !active() || !is_ok(code) || stream.is_null() {
+    if !(active() || digest::active()) || !is_ok(code) || stream.is_null() {
         return;
     }
     // SAFETY: the driver has written there.
     let stream = unsafe { *stream };
+    digest::stream_made(stream);
     let (mut context, mut priority) = (CUcontext(core::ptr::null_mut()), 0);
     if !is_ok(cu!(cuStreamGetCtx(stream, &raw mut context)))
         || !is_ok(cu!(cuStreamGetPriority(stream, &raw mut priority)))

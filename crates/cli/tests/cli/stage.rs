@@ -1,0 +1,112 @@
+//! A folder to work in, and a way to run `detshare` on a script.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What scripts say of themselves, in the shim's place.
+const WORDS: &str = r#"
+moved() { [ -n "${DETSHARE_SCHEDULE-}" ]; }
+file_of() { printf %s "$1" | sed "s/%p/$2/"; }
+# process NUMBER STARTED PROGRAM
+process() {
+    file=$(file_of "$DETSHARE_DIGEST" "$1")
+    printf '{"process":%d,"started":%d,"program":"%s"}\n' "$1" "$2" "$3" >>"$file"
+}
+# copy NUMBER STREAM BYTES DIGEST
+copy() { printf '{"number":%d,"kind":"copy","stream":%d,"bytes":%d,"digest":"%016x"}\n' "$1" "$2" "$3" "$4" >>"$file"; }
+# memory NUMBER ALLOCATION BYTES DIGEST
+memory() {
+    printf '{"number":%d,"kind":"memory","allocation":%d,"bytes":%d,"digest":"%016x"}\n' "$1" "$2" "$3" "$4" >>"$file"
+}
+# stats NUMBER TEXT
+stats() { printf '%s\n' "$2" >"$(file_of "$DETSHARE_STATS" "$1")"; }
+"#;
+
+pub(crate) struct Stage {
+    folder: tempfile::TempDir,
+    /// What `detshare` takes for the shim.
+    shim: PathBuf,
+}
+
+pub(crate) struct Outcome {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), shim: harmless_library() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn shim(&self) -> &Path {
+        &self.shim
+    }
+
+    /// `detshare` in this folder, with an environment that says nothing else.
+    pub(crate) fn detshare(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_detshare"));
+        self.prepare(&mut command);
+        command
+    }
+
+    fn prepare(&self, command: &mut Command) {
+        command.current_dir(self.folder.path()).stdin(Stdio::null()).env("DETSHARE_SHIM", &self.shim);
+        for variable in ["LD_PRELOAD", "DETSHARE_SCHEDULE", "DETSHARE_DIGEST", "DETSHARE_STATS"] {
+            command.env_remove(variable);
+        }
+    }
+
+    /// `detshare verify FLAGS -- sh -c SCRIPT`.
+    pub(crate) fn verify_command(&self, flags: &[&str], script: &str) -> Command {
+        let mut command = self.detshare();
+        command.arg("verify").args(flags).args(["--", "sh", "-c", &format!("{WORDS}\n{script}")]);
+        command
+    }
+
+    /// `detshare verify -- python3 -c PROGRAM`, which signals end even where the tests were started to ignore them. (A
+    /// shell that just starts a child may lose a signal; Python does not.)
+    pub(crate) fn interruptible(&self, program: &str) -> Command {
+        const START: &str = "import os, signal, sys
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])";
+        let mut command = Command::new("python3");
+        command.args(["-c", START, env!("CARGO_BIN_EXE_detshare"), "verify", "--", "python3", "-c", program]);
+        self.prepare(&mut command);
+        command
+    }
+
+    pub(crate) fn verify(&self, flags: &[&str], script: &str) -> Outcome {
+        outcome(&mut self.verify_command(flags, script))
+    }
+
+    /// The object that `--format json` prints, and the exit code.
+    pub(crate) fn verify_json(&self, script: &str) -> (serde_json::Value, Option<i32>) {
+        let outcome = self.verify(&["--format", "json"], script);
+        let json = serde_json::from_str(&outcome.stdout);
+        (json.unwrap_or_else(|error| panic!("{error}: {}{}", outcome.stdout, outcome.stderr)), outcome.code)
+    }
+}
+
+pub(crate) fn outcome(command: &mut Command) -> Outcome {
+    let output = command.output().unwrap();
+    assert_eq!(output.status.signal(), None);
+    Outcome {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A library that can be preloaded without any effect: one that every program has loaded already.
+fn harmless_library() -> PathBuf {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let paths = maps.lines().filter_map(|line| Some(&line[line.find('/')?..]));
+    paths.map(PathBuf::from).find(|path| path.ends_with("libc.so.6")).expect("this test has the C library loaded")
+}

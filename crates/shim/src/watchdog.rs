@@ -1,0 +1,183 @@
+//! Watches a few launches: a kernel that takes ten times as long on a lane as it should is reported, and runs on all
+//! SMs from then on.
+//!
+//! How long it should take is known from launches on the whole GPU that were timed: as long as there, times the share
+//! of the SMs that the lane lacks. The first launches of a kernel are timed, and some of the later ones; the
+//! background thread looks at the events from time to time. A kernel whose blocks wait for each other, without saying
+//! so by a cooperative launch, would be found that way: on a lane that cannot hold all its blocks it comes to an end
+//! late, or never.
+
+use crate::call::is_ok;
+use crate::coroutine::Coroutine;
+use crate::kernel::{self, Timed};
+use crate::lane::{self, FULL};
+use crate::log;
+use core::ffi::{CStr, c_char};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::time::Duration;
+use detshare_cuda::types::{CUevent, CUevent_flags, CUfunction, CUresult, CUstream};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// How many times longer than it should is too long.
+const TOO_LONG: u32 = 10;
+/// Shorter ones are not judged: a kernel can wait that long for others on the same SMs.
+const NOT_JUDGED: Duration = Duration::from_millis(20);
+/// Launches that are watched at once.
+const PAIRS: usize = 16;
+
+/// Kernels that were reported.
+pub(crate) static REPORTED: AtomicU64 = AtomicU64::new(0);
+
+/// Two events round a launch.
+struct Pair {
+    start: CUevent,
+    end: CUevent,
+}
+
+/// A launch that is watched.
+struct Watch {
+    pair: Pair,
+    coroutine: &'static Coroutine,
+    function: CUfunction,
+    timed: &'static Timed,
+    lane: usize,
+    /// When it was first seen to be running.
+    running: Option<Instant>,
+    reported: bool,
+}
+
+// SAFETY: handles of the driver, which any thread may use.
+unsafe impl Send for Pair {}
+// SAFETY: as above.
+unsafe impl Send for Watch {}
+
+static FREE: Mutex<Vec<Pair>> = Mutex::new(Vec::new());
+static WATCHES: Mutex<Vec<Watch>> = Mutex::new(Vec::new());
+static WATCHED: AtomicUsize = AtomicUsize::new(0);
+static MADE: AtomicBool = AtomicBool::new(false);
+
+fn free() -> MutexGuard<'static, Vec<Pair>> {
+    FREE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn watches() -> MutexGuard<'static, Vec<Watch>> {
+    WATCHES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes the events. For the background thread.
+pub(crate) fn make() {
+    if MADE.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    for _ in 0..PAIRS {
+        let mut pair = Pair { start: CUevent(null_mut()), end: CUevent(null_mut()) };
+        let flags = CUevent_flags::CU_EVENT_DEFAULT.0;
+        if is_ok(cu!(cuEventCreate(&raw mut pair.start, flags))) && is_ok(cu!(cuEventCreate(&raw mut pair.end, flags)))
+        {
+            free().push(pair);
+        }
+    }
+}
+
+/// The context is going: its events go with it.
+pub(crate) fn forget(coroutine: &'static Coroutine) {
+    watches().retain(|watch| !core::ptr::eq(watch.coroutine, coroutine));
+    free().clear();
+    WATCHED.store(watches().len(), Ordering::Release);
+    MADE.store(false, Ordering::Release);
+}
+
+/// Whether there is anything to look at.
+pub(crate) fn is_watching() -> bool {
+    WATCHED.load(Ordering::Acquire) != 0
+}
+
+/// Puts a launch in, with events round it if it is one of those that are timed.
+pub(crate) fn launch(
+    coroutine: &'static Coroutine,
+    function: CUfunction,
+    timed: Option<&'static Timed>,
+    lane: usize,
+    at: CUstream,
+    call: impl FnOnce() -> CUresult,
+) -> CUresult {
+    // Not worth waiting for: another launch will be timed.
+    let pair = timed.and_then(|timed| Some((timed, FREE.try_lock().ok()?.pop()?)));
+    let Some((timed, pair)) = pair else { return call() };
+    let started = is_ok(cu!(cuEventRecord(pair.start, at)));
+    let code = call();
+    if started && is_ok(code) && is_ok(cu!(cuEventRecord(pair.end, at))) {
+        let mut watches = watches();
+        watches.push(Watch { pair, coroutine, function, timed, lane, running: None, reported: false });
+        WATCHED.store(watches.len(), Ordering::Release);
+        drop(watches);
+        crate::background::wake();
+    } else {
+        free().push(pair);
+    }
+    code
+}
+
+/// Looks at all of them. For the background thread.
+pub(crate) fn look() {
+    let mut watches = watches();
+    watches.retain_mut(|watch| !watch.is_over());
+    WATCHED.store(watches.len(), Ordering::Release);
+}
+
+impl Watch {
+    fn is_over(&mut self) -> bool {
+        if cu!(cuEventQuery(self.pair.end)) == CUresult::CUDA_ERROR_NOT_READY {
+            self.judge_running();
+            return false;
+        }
+        let mut milliseconds = 0.0;
+        if is_ok(cu!(cuEventElapsedTime_v2(&raw mut milliseconds, self.pair.start, self.pair.end))) {
+            let took = Duration::from_secs_f32(milliseconds.max(0.0) / 1000.0);
+            if self.lane == FULL {
+                self.timed.note(took);
+            } else {
+                self.judge(took);
+            }
+        }
+        free().push(Pair { start: self.pair.start, end: self.pair.end });
+        true
+    }
+
+    fn judge_running(&mut self) {
+        if self.running.is_none() && cu!(cuEventQuery(self.pair.start)) != CUresult::CUDA_ERROR_NOT_READY {
+            self.running = Some(Instant::now());
+        }
+        if let Some(running) = self.running {
+            self.judge(running.elapsed());
+        }
+    }
+
+    fn judge(&mut self, took: Duration) {
+        let Some(on_full) = self.timed.on_full() else { return };
+        let (all, width) = (self.coroutine.lanes[FULL].width(), self.coroutine.lanes[self.lane].width().max(1));
+        let expected = on_full * all / width;
+        if self.reported || took < NOT_JUDGED || took < expected * TOO_LONG {
+            return;
+        }
+        self.reported = true;
+        REPORTED.fetch_add(1, Ordering::Relaxed);
+        kernel::pin(self.function);
+        log::line(format_args!(
+            "{} took {took:?} on {} where {expected:?} was expected: it runs on all SMs from now on",
+            name(self.function),
+            lane::name(self.lane, &self.coroutine.lanes[self.lane]),
+        ));
+    }
+}
+
+fn name(function: CUfunction) -> String {
+    let mut text: *const c_char = core::ptr::null();
+    if is_ok(cu!(cuFuncGetName(&raw mut text, function))) && !text.is_null() {
+        // SAFETY: the driver's terminated text.
+        return unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
+    }
+    "a kernel".into()
+}
