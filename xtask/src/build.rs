@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Everything that is loaded or started by tests, apart from the tests themselves.
-const PACKAGES: [&str; 9] = [
+const PACKAGES: [&str; 11] = [
     "detshare-shim",
     "detshare-softgpu",
     "detshare-stub-driver",
@@ -17,6 +17,8 @@ const PACKAGES: [&str; 9] = [
     "detshare-bench",
     "detshare-cudarc",
     "detshare-workloads",
+    "detshare-order",
+    "detshare-cli",
 ];
 pub(crate) const SHIM: &str = "libdetshare_shim.so";
 pub(crate) const SOFTGPU: &str = "libdetshare_softgpu.so";

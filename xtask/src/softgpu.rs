@@ -4,6 +4,7 @@ use crate::build;
 use crate::process::{root, run, target};
 use crate::pypi;
 use anyhow::{Context, Result};
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -24,30 +25,36 @@ const NVRTC: [&str; 1] = ["nvidia-cuda-nvrtc-cu12==12.9.86"];
 pub(crate) enum Way {
     Directly,
     ThroughShim,
+    /// Through the shim, with another lane at every launch.
+    Moving,
 }
 
 impl Way {
-    pub(crate) const BOTH: [Self; 2] = [Self::Directly, Self::ThroughShim];
+    pub(crate) const ALL: [Self; 3] = [Self::Directly, Self::ThroughShim, Self::Moving];
 
     /// The library to load as the driver.
     fn library(self, built: &Path) -> PathBuf {
         match self {
             Self::Directly => built.join(build::SOFTGPU),
-            Self::ThroughShim => built.join(build::SHIM),
+            Self::ThroughShim | Self::Moving => built.join(build::SHIM),
         }
     }
 }
 
 /// A program with the software GPU behind it.
-fn command(program: impl AsRef<std::ffi::OsStr>, built: &Path) -> Command {
+fn command(program: impl AsRef<OsStr>, built: &Path, way: Way) -> Command {
     let mut command = Command::new(program);
     command.env("DETSHARE_DRIVER", built.join(build::SOFTGPU)).env_remove("LD_PRELOAD");
+    match way {
+        Way::Moving => command.env("DETSHARE_SCHEDULE", "random:1"),
+        Way::Directly | Way::ThroughShim => command.env_remove("DETSHARE_SCHEDULE"),
+    };
     command
 }
 
 /// The driver API, test by test.
 pub(crate) fn conformance(built: &Path, way: Way) -> Result<()> {
-    let mut program = command(built.join("conformance"), built);
+    let mut program = command(built.join("conformance"), built, way);
     summarised(program.arg("--driver").arg(way.library(built)), "conformance")
 }
 
@@ -56,7 +63,7 @@ pub(crate) fn conformance(built: &Path, way: Way) -> Result<()> {
 pub(crate) fn leaks(built: &Path) -> Result<()> {
     /// Two tests keep every SM busy, on one core and many times slower than without valgrind.
     const LIMIT_S: &str = "900";
-    let mut program = command("valgrind", built);
+    let mut program = command("valgrind", built, Way::Directly);
     program
         .args(["--quiet", "--leak-check=full", "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"])
         .arg("--error-exitcode=99")
@@ -70,7 +77,7 @@ pub(crate) fn leaks(built: &Path) -> Result<()> {
 /// Every instruction, file by file.
 pub(crate) fn instructions(built: &Path, way: Way) -> Result<()> {
     let cases = root().join("crates/softgpu/tests/instructions/cases");
-    let mut program = command(built.join("instructions"), built);
+    let mut program = command(built.join("instructions"), built, way);
     summarised(program.arg("--driver").arg(way.library(built)).arg(cases), "instructions")
 }
 
@@ -105,12 +112,45 @@ pub(crate) fn numba() -> Result<PathBuf> {
 
 /// Numba's programs, which know nothing of us.
 pub(crate) fn numba_programs(packages: &Path, built: &Path, way: Way) -> Result<()> {
-    run(command("python3", built)
-        .args(["-W", "ignore"])
-        .arg(root().join("crates/softgpu/tests/numba/programs.py"))
-        .env("PYTHONPATH", packages)
-        .env("CUDA_HOME", packages.join("cuda-home"))
+    run(numba_environment(command("python3", built, way).args(NUMBA_PROGRAMS), packages)
         .env("NUMBA_CUDA_DRIVER", way.library(built)))
+}
+
+/// Without the warnings of an old Numba.
+const NUMBA_PROGRAMS: [&str; 3] = ["-W", "ignore", "crates/softgpu/tests/numba/programs.py"];
+
+fn numba_environment<'c>(command: &'c mut Command, packages: &Path) -> &'c mut Command {
+    command.current_dir(root()).env("PYTHONPATH", packages).env("CUDA_HOME", packages.join("cuda-home"))
+}
+
+/// Random programs, judged by a model of what CUDA promises about their order.
+pub(crate) fn order(built: &Path, way: Way) -> Result<()> {
+    let mut program = command(built.join("order"), built, way);
+    summarised(program.args(["--programs", "10000", "--driver"]).arg(way.library(built)), "order")
+}
+
+/// A program plainly and with another lane at every launch: byte for byte the same.
+fn verified(built: &Path, program: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+    let mut detshare = command(built.join("detshare"), built, Way::Directly);
+    detshare.args(["verify", "--"]).args(program).stderr(std::process::Stdio::null());
+    detshare
+}
+
+/// Driver-API programs.
+pub(crate) fn verify_driver_api(built: &Path) -> Result<()> {
+    run(&mut verified(built, [built.join("vector_add")]))
+}
+
+/// Numba's programs.
+pub(crate) fn verify_numba(packages: &Path, built: &Path) -> Result<()> {
+    let mut detshare = verified(built, ["python3"].into_iter().chain(NUMBA_PROGRAMS));
+    run(numba_environment(&mut detshare, packages).env("NUMBA_CUDA_DRIVER", built.join(build::SHIM)))
+}
+
+/// Programs on cudarc.
+pub(crate) fn verify_cudarc(nvrtc: &Path, built: &Path) -> Result<()> {
+    let path = cudarc_libraries(nvrtc, built, Way::ThroughShim)?;
+    run(verified(built, [built.join("cudarc_programs")]).env("LD_LIBRARY_PATH", path))
 }
 
 /// NVRTC, for cudarc.
@@ -120,6 +160,12 @@ pub(crate) fn nvrtc() -> Result<PathBuf> {
 
 /// Programs on the cudarc crate, which knows nothing of us either; it looks for the driver by both names.
 pub(crate) fn cudarc_programs(nvrtc: &Path, built: &Path, way: Way) -> Result<()> {
+    let path = cudarc_libraries(nvrtc, built, way)?;
+    summarised(command(built.join("cudarc_programs"), built, way).env("LD_LIBRARY_PATH", path), "cudarc")
+}
+
+/// Where cudarc finds the driver and NVRTC.
+fn cudarc_libraries(nvrtc: &Path, built: &Path, way: Way) -> Result<OsString> {
     let folder = target().join("cudarc-driver").join(format!("{way:?}"));
     std::fs::create_dir_all(&folder)?;
     for name in ["libcuda.so", "libcuda.so.1"] {
@@ -129,6 +175,5 @@ pub(crate) fn cudarc_programs(nvrtc: &Path, built: &Path, way: Way) -> Result<()
         }
         std::os::unix::fs::symlink(way.library(built), link)?;
     }
-    let path = std::env::join_paths([folder, nvrtc.join("nvidia/cuda_nvrtc/lib")])?;
-    summarised(command(built.join("cudarc_programs"), built).env("LD_LIBRARY_PATH", path), "cudarc")
+    Ok(std::env::join_paths([folder, nvrtc.join("nvidia/cuda_nvrtc/lib")])?)
 }

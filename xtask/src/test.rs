@@ -28,15 +28,20 @@ pub(crate) fn test() -> Result<()> {
     steps.run("tools", install_valgrind)?;
     let built = steps.run("build of what the tests load", build::here)?;
     steps.run("tests", || run(cargo().args(["test", "--quiet", "--workspace"]).env("DETSHARE_BUILT", &built)))?;
-    for way in Way::BOTH {
+    for way in Way::ALL {
         steps.run(&format!("driver API on the software GPU, {way:?}"), || softgpu::conformance(&built, way))?;
     }
-    for way in Way::BOTH {
+    for way in Way::ALL {
         steps.run(&format!("instructions on the software GPU, {way:?}"), || softgpu::instructions(&built, way))?;
     }
+    for way in Way::ALL {
+        steps.run(&format!("order on the software GPU, {way:?}"), || softgpu::order(&built, way))?;
+    }
+    steps.run("the same bits: driver API", || softgpu::verify_driver_api(&built))?;
     match softgpu::numba() {
         Ok(packages) => {
-            for way in Way::BOTH {
+            steps.run("the same bits: Numba", || softgpu::verify_numba(&packages, &built))?;
+            for way in Way::ALL {
                 let name = format!("Numba on the software GPU, {way:?}");
                 steps.run(&name, || softgpu::numba_programs(&packages, &built, way))?;
             }
@@ -45,7 +50,8 @@ pub(crate) fn test() -> Result<()> {
     }
     match softgpu::nvrtc() {
         Ok(nvrtc) => {
-            for way in Way::BOTH {
+            steps.run("the same bits: cudarc", || softgpu::verify_cudarc(&nvrtc, &built))?;
+            for way in Way::ALL {
                 let name = format!("cudarc and NVRTC on the software GPU, {way:?}");
                 steps.run(&name, || softgpu::cudarc_programs(&nvrtc, &built, way))?;
             }

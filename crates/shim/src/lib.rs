@@ -10,6 +10,7 @@
 //! * `resolve` opens the real driver at the first call, whichever it is, and fills the slots; `opening` keeps
 //!   that apart from a fork.
 //! * `replace` has the functions with code of our own; `no_driver` answers where there is no driver.
+//! * `quota` holds a process to the device memory that it may have.
 //! * `stats` counts and writes the counts at exit; `settings` is what the environment asked for.
 //!
 //! The library lives in other people's processes: it never prints (unless `DETSHARE_LOG` is set), never

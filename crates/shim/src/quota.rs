@@ -160,7 +160,8 @@ impl Drop for Reserved {
 impl Reserved {
     /// None if there is not as much left.
     pub(crate) fn new(place: Place, bytes: u64) -> Option<Self> {
-        books().reserve(place.device, bytes).then_some(Self { place, bytes })
+        // Made only if it is so: what is made gives back when it is dropped.
+        books().reserve(place.device, bytes).then(|| Self { place, bytes })
     }
 
     /// The driver needs more than was asked for; false if there is not as much left.

@@ -53,6 +53,26 @@ pub(crate) struct Streams {
     per_thread: HashMap<ThreadId, Arc<Stream>>,
 }
 
+thread_local! {
+    /// Where the calling thread has a default stream.
+    static THREAD_STREAMS: ThreadStreams = const { ThreadStreams(RefCell::new(Vec::new())) };
+}
+
+struct ThreadStreams(RefCell<Vec<(Weak<Context>, ThreadId)>>);
+
+impl Drop for ThreadStreams {
+    /// The thread ends, and its streams with it; what is in them still runs.
+    fn drop(&mut self) {
+        for (context, thread) in self.0.borrow().iter() {
+            let Some(context) = context.upgrade() else { continue };
+            let stream = context.streams().per_thread.remove(thread);
+            if let Some(stream) = stream {
+                stream.destroy();
+            }
+        }
+    }
+}
+
 impl Context {
     pub(crate) fn new(kind: Kind, flags: u32, lane: Arc<Lane>, fate: Arc<Fate>) -> Arc<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -100,7 +120,10 @@ impl Context {
         }
         let stream = Stream::new(self, stream::Kind::Blocking, 0);
         streams.all.push(Arc::downgrade(&stream));
-        streams.per_thread.insert(std::thread::current().id(), Arc::clone(&stream));
+        let thread = std::thread::current().id();
+        streams.per_thread.insert(thread, Arc::clone(&stream));
+        // A thread that is ending already leaves its stream behind.
+        let _ = THREAD_STREAMS.try_with(|own| own.0.borrow_mut().push((Arc::downgrade(self), thread)));
         stream
     }
 

@@ -74,8 +74,10 @@ replace! {
         };
         let code = pitched(width.into(), height.into(), call);
         if is_ok(code) {
-            // SAFETY: not NULL, and the caller's promise that they can be written.
-            unsafe { (*address, *pitch) = (start, row) };
+            // SAFETY: not NULL, and the caller's promise that it can be written.
+            unsafe { address.write(start) };
+            // SAFETY: likewise.
+            unsafe { pitch.write(row) };
         }
         code
     }
@@ -92,8 +94,10 @@ replace! {
         };
         let code = pitched(width as u64, height as u64, call);
         if is_ok(code) {
-            // SAFETY: not NULL, and the caller's promise that they can be written.
-            unsafe { (*address, *pitch) = (start, row) };
+            // SAFETY: not NULL, and the caller's promise that it can be written.
+            unsafe { address.write(start) };
+            // SAFETY: likewise.
+            unsafe { pitch.write(row) };
         }
         code
     }
@@ -362,20 +366,12 @@ unsafe fn add_allocation(
 }
 
 /// What a program is told must not be more than it can have.
-fn at_most(place: *mut usize, limit: u64) {
-    if !place.is_null() {
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        // SAFETY: the driver has written there.
-        unsafe { *place = (*place).min(limit) };
-    }
-}
-
-/// As `at_most`, for the functions of 32 bits.
-fn at_most_narrow(place: *mut c_uint, limit: u64) {
-    if !place.is_null() {
-        let limit = c_uint::try_from(limit).unwrap_or(c_uint::MAX);
-        // SAFETY: the driver has written there.
-        unsafe { *place = (*place).min(limit) };
+fn at_most<T: Ord + Copy + TryFrom<u64>>(place: *mut T, limit: u64) {
+    // SAFETY: NULL, or the driver has written there.
+    let told = unsafe { place.as_mut() };
+    // A limit that does not fit is more than any figure that does.
+    if let (Some(told), Ok(limit)) = (told, T::try_from(limit)) {
+        *told = (*told).min(limit);
     }
 }
 
@@ -383,8 +379,8 @@ replace! {
     fn cuMemGetInfo(free: *mut c_uint, total: *mut c_uint) {
         let code = cu!(cuMemGetInfo(free, total));
         if is_ok(code) && let Some((left, limit)) = quota::left().zip(quota::limit()) {
-            at_most_narrow(free, left);
-            at_most_narrow(total, limit);
+            at_most(free, left);
+            at_most(total, limit);
         }
         code
     }
@@ -399,7 +395,7 @@ replace! {
     fn cuDeviceTotalMem(bytes: *mut c_uint, device: CUdevice) {
         let code = cu!(cuDeviceTotalMem(bytes, device));
         if is_ok(code) && let Some(limit) = quota::limit() {
-            at_most_narrow(bytes, limit);
+            at_most(bytes, limit);
         }
         code
     }
@@ -418,7 +414,7 @@ replace! {
             Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT | Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH
         );
         if reserved && is_ok(code) && let Some(limit) = quota::limit() {
-            at_most(value.cast(), limit);
+            at_most(value.cast::<u64>(), limit);
         }
         code
     }

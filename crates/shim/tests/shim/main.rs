@@ -6,6 +6,7 @@ mod bad_input;
 mod exit;
 mod library;
 mod memory;
+mod quota;
 mod stage;
 mod stats;
 mod surface;

@@ -83,7 +83,7 @@ fn tell(line: &Value) -> Result<()> {
 pub(crate) fn oversee(settings: &Settings, from: u64, news: &Sender<News>) {
     let mut next = from;
     while next < settings.end() {
-        match start(settings, next).and_then(|child| listen(child, next, news)) {
+        match start(settings, next).and_then(|child| listen(child, news)) {
             Ok(last) => next = last + settings.jobs,
             Err(error) => {
                 let _ = news.send(News::Broken(error));
@@ -104,9 +104,9 @@ fn start(settings: &Settings, from: u64) -> Result<Child> {
 }
 
 /// Passes on what the worker says, to its end. Gives the last program that it dealt with.
-fn listen(mut child: Child, first: u64, news: &Sender<News>) -> Result<u64> {
+fn listen(mut child: Child, news: &Sender<News>) -> Result<u64> {
     let out = child.stdout.take().context("a worker without output")?;
-    let (mut last, mut open) = (first, true);
+    let (mut last, mut open) = (None, false);
     for line in BufReader::new(out).lines() {
         let line = line.context("a worker's words cannot be read")?;
         let Ok(told) = serde_json::from_str::<Value>(&line) else {
@@ -115,7 +115,7 @@ fn listen(mut child: Child, first: u64, news: &Sender<News>) -> Result<u64> {
             continue;
         };
         if let Some(number) = told["start"].as_u64() {
-            (last, open) = (number, true);
+            (last, open) = (Some(number), true);
         } else if let Some(number) = told["end"].as_u64() {
             open = false;
             let wrong = told["wrong"].as_str().map(Into::into);
@@ -126,6 +126,8 @@ fn listen(mut child: Child, first: u64, news: &Sender<News>) -> Result<u64> {
         }
     }
     let status = child.wait().context("a worker is lost")?;
+    let last =
+        last.with_context(|| format!("a worker {} before its first program", ending(status.into_raw(), TIME_LIMIT_S)))?;
     if open {
         let wrong = format!("the worker {}", ending(status.into_raw(), TIME_LIMIT_S));
         let _ = news.send(News::Program { number: last, wrong: Some(wrong) });
