@@ -57,8 +57,7 @@ fn entries() -> String {
                 let how = format!("{action:?}").to_lowercase();
                 let default = format!("DefaultStream::{:?}", function.default_stream());
                 let list = parameters(function);
-                let after = treatment::digested(function)
-                    .map_or_else(String::new, |call| format!(", |copied| unsafe {{ {call} }}"));
+                let after = treatment::digested(function).map_or_else(String::new, |call| format!(", {call}"));
                 match function.stream {
                     StreamUse::Argument(argument) => {
                         let stream = function.parameters.expect("seen above")[argument].name;

@@ -142,9 +142,13 @@ pub(crate) unsafe fn unified(copied: Copied, to: CUdeviceptr, bytes: usize) {
 /// # Safety
 /// The driver has read these lists.
 pub(crate) unsafe fn batch(copied: Copied, to: *const CUdeviceptr, bytes: *const usize, count: usize) {
-    for index in 0..count {
+    // SAFETY: the caller's promise.
+    let to = unsafe { core::slice::from_raw_parts(to, count) };
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { core::slice::from_raw_parts(bytes, count) };
+    for (to, bytes) in to.iter().zip(bytes) {
         // SAFETY: the caller's promise.
-        unsafe { unified(copied, *to.add(index), *bytes.add(index)) };
+        unsafe { unified(copied, *to, *bytes) };
     }
 }
 

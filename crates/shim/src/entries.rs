@@ -76,7 +76,7 @@ macro_rules! entry {
 macro_rules! bind {
     (
         $name:ident($($parameter:ident: $ty:ty),*), $count:block, $how:ident, $stream:ident, $default:expr
-        $(, $digest:expr)?
+        $(, $digest:ident($($brought:ident),*))?
     ) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($parameter: $ty),*) -> CUresult {
@@ -91,13 +91,13 @@ macro_rules! bind {
             // SAFETY: the caller's own arguments, and a stream that stands for the one that it gave.
             let code = unsafe { real(entry::$name)($($parameter),*) };
             let _ = given;
-            $(record!(code, given, $default, Some(bound.handle()), $digest);)?
+            $(record!(code, given, $default, Some(bound.handle()), $digest($($brought),*));)?
             code
         }
     };
     (
         $name:ident($($parameter:ident: $ty:ty),*), $count:block, $how:ident, $default:expr
-        $(, $digest:expr)?
+        $(, $digest:ident($($brought:ident),*))?
     ) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($parameter: $ty),*) -> CUresult {
@@ -105,7 +105,7 @@ macro_rules! bind {
             let _bound = bind::$how(CUstream(core::ptr::null_mut()), $default);
             // SAFETY: the caller's own arguments for the function that it meant to call.
             let code = unsafe { real(entry::$name)($($parameter),*) };
-            $(record!(code, CUstream(core::ptr::null_mut()), $default, None, $digest);)?
+            $(record!(code, CUstream(core::ptr::null_mut()), $default, None, $digest($($brought),*));)?
             code
         }
     };
@@ -115,17 +115,18 @@ macro_rules! has_digest {
     () => {
         false
     };
-    ($digest:expr) => {
+    ($digest:ident) => {
         true
     };
 }
 
 /// Puts what a copy brought to the host into the record.
 macro_rules! record {
-    ($code:ident, $stream:expr, $default:expr, $behind:expr, $digest:expr) => {
+    ($code:ident, $stream:expr, $default:expr, $behind:expr, $digest:ident($($brought:ident),*)) => {
         if digest::active() && $code == CUresult::CUDA_SUCCESS {
-            #[allow(clippy::redundant_closure_call, reason = "the closure has the arguments' names")]
-            ($digest)(Copied { stream: $stream, default: $default, behind: $behind });
+            let copied = Copied { stream: $stream, default: $default, behind: $behind };
+            // SAFETY: the driver has found these arguments good.
+            unsafe { digest::$digest(copied, $($brought),*) };
         }
     };
 }

@@ -54,7 +54,7 @@ pub(crate) fn to_be_timed(function: CUfunction, shape: &Shape) -> Option<&'stati
     const OFTEN: u32 = 4;
     const RARELY: u32 = 1024;
     let count = find(function).launches.fetch_add(1, Ordering::Relaxed);
-    if count >= OFTEN && !count.is_power_of_two() && count % RARELY != 0 {
+    if count >= OFTEN && !count.is_power_of_two() && !count.is_multiple_of(RARELY) {
         return None;
     }
     const ODD: usize = 0x9e37_79b9_7f4a_7c15;

@@ -185,10 +185,13 @@ const TREATMENTS: &[(&str, Treatment)] = &[
     ("cuGetProcAddress", plain(Replace)),
 ];
 
+/// Names and types of parameters.
+type Parameters = &'static [(&'static str, &'static str)];
+
 /// Copies that can bring bytes to the host, by their base name: which function of `digest` takes them, and with which
 /// of their parameters. Only variants whose parameters have these types are meant; the others are from the time of
 /// 32-bit addresses.
-const LEAVING: &[(&str, &str, &[(&str, &str)])] = &[
+const LEAVING: &[(&str, &str, Parameters)] = &[
     ("cuMemcpy", "unified", &[("dst", "CUdeviceptr"), ("ByteCount", "usize")]),
     ("cuMemcpy2D", "rows", &[("pCopy", "*const CUDA_MEMCPY2D")]),
     ("cuMemcpy2DAsync", "rows", &[("pCopy", "*const CUDA_MEMCPY2D")]),
@@ -203,13 +206,13 @@ const LEAVING: &[(&str, &str, &[(&str, &str)])] = &[
     ("cuMemcpyDtoHAsync", "row", &[("dstHost", "*mut c_void"), ("ByteCount", "usize")]),
 ];
 
-/// The call of `digest` for a function that can bring bytes to the host.
+/// The function of `digest`, with its arguments, for a function that can bring bytes to the host.
 pub(crate) fn digested(function: &Function) -> Option<String> {
     let (_, digest, wanted) = LEAVING.iter().find(|(name, ..)| *name == function.base)?;
     let parameters = function.parameters?;
     let has = |(name, ty): &(&str, &str)| parameters.iter().any(|it| it.name == *name && it.ty == *ty);
     let names: Vec<_> = wanted.iter().map(|(name, _)| *name).collect();
-    wanted.iter().all(has).then(|| format!("digest::{digest}(copied, {})", names.join(", ")))
+    wanted.iter().all(has).then(|| format!("{digest}({})", names.join(", ")))
 }
 
 /// What happens to the function.
