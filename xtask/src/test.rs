@@ -97,7 +97,8 @@ impl Steps {
 
 /// In a build folder of its own: the flag would rebuild everything else.
 fn model_checker() -> Result<()> {
-    for (package, test) in [("detshare-shim", "published"), ("detshare-softgpu", "done")] {
+    let tests = [("detshare-shim", "published"), ("detshare-shim", "handles"), ("detshare-softgpu", "done")];
+    for (package, test) in tests {
         run(cargo()
             .args(["test", "--quiet", "--release", "--package", package, "--test", test])
             .env("RUSTFLAGS", "--cfg loom")

@@ -124,12 +124,11 @@ pub(crate) fn launch(
 }
 
 /// Puts a graph in where the stream is: its kernels run on the SMs that they are bound to. The body gets the lane
-/// that is chosen and where to launch, and says which lane it took. Where nothing can be chosen, the handle to
-/// launch into comes back.
+/// that is chosen and where to launch. Where nothing can be chosen, the handle to launch into comes back.
 pub(crate) fn launch_graph(
     stream: CUstream,
     default: DefaultStream,
-    body: impl FnOnce(&'static Logical, &'static Coroutine, usize, CUstream) -> (CUresult, usize),
+    body: impl FnOnce(&'static Logical, &'static Coroutine, usize, CUstream) -> CUresult,
 ) -> Result<CUresult, CUstream> {
     let logical = find(stream, default).ok_or(stream)?;
     let coroutine = logical.coroutine().ok_or(stream)?;
@@ -141,9 +140,7 @@ pub(crate) fn launch_graph(
         return Err(if state.is_home() { stream } else { state.handle() });
     }
     let at = if state.is_home() { stream } else { state.handle() };
-    let (code, lane) = body(logical, coroutine, coroutine.choose(), at);
-    coroutine.lanes[lane].used();
-    Ok(code)
+    Ok(body(logical, coroutine, coroutine.choose(), at))
 }
 
 thread_local! {

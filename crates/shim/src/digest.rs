@@ -1,7 +1,7 @@
 //! A running record of every byte that leaves the GPU, where `DETSHARE_DIGEST` names a file: two runs of a program can
 //! be compared by it, copy by copy.
 //!
-//! A synchronous copy to the host is digested when it returns. An asynchronous one is followed by a host function in
+//! A synchronous copy to the host, or one to plain memory, is digested when it returns. Any other is followed by a host function in
 //! its stream, so what is digested is what the copy brought, whatever comes after it. Memory that kernels can write
 //! on the host is looked at when the program has waited for the whole context. Copies that a program writes into a
 //! graph by hand are not seen.
@@ -15,7 +15,8 @@ use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use detshare_cuda::DefaultStream;
 use detshare_cuda::types::{
-    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUdeviceptr, CUmemorytype, CUpointer_attribute, CUstream, CUstreamCaptureStatus,
+    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUdeviceptr, CUdeviceptr_v2, CUmemorytype, CUpointer_attribute, CUstream,
+    CUstreamCaptureStatus,
 };
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -190,14 +191,18 @@ fn place(kind: CUmemorytype, host: *mut c_void, unified: CUdeviceptr) -> Option<
     }
 }
 
-/// The address as the host's, if it is: pinned memory is known to the driver, plain memory is not.
+/// The address as the host's, if it is.
 fn on_host(address: CUdeviceptr) -> Option<*const c_void> {
-    let mut kind = CUmemorytype(0);
-    let attribute = CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
-    let asked = cu!(cuPointerGetAttribute((&raw mut kind).cast(), attribute, address));
-    let host = !is_ok(asked) || kind == CUmemorytype::CU_MEMORYTYPE_HOST;
+    let host = known_as(address).is_none_or(|kind| kind == CUmemorytype::CU_MEMORYTYPE_HOST);
     let address = usize::try_from(address.0).ok()?;
     (host && address != 0).then_some(core::ptr::with_exposed_provenance(address))
+}
+
+/// What the driver knows an address as: pinned memory is known to it, plain memory is not.
+fn known_as(address: CUdeviceptr) -> Option<CUmemorytype> {
+    let mut kind = CUmemorytype(0);
+    let attribute = CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    is_ok(cu!(cuPointerGetAttribute((&raw mut kind).cast(), attribute, address))).then_some(kind)
 }
 
 /// A stream was made: it is called by its number in the order of making.
@@ -230,6 +235,10 @@ fn leave(copied: Copied, region: Region) {
     let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
     cu!(cuStreamIsCapturing(behind, &raw mut status));
     let kept = status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+    // A copy to plain memory is done when the call returns, and a program may count on that.
+    if !kept && known_as(CUdeviceptr_v2(region.start.expose_provenance() as u64)).is_none() {
+        return write(region, stream);
+    }
     let pending = Box::into_raw(Box::new(Pending { region, stream, kept }));
     let code = match copied.default {
         DefaultStream::Legacy => cu!(cuLaunchHostFunc(behind, Some(arrived), pending.cast())),

@@ -5,6 +5,9 @@
 //! clone to the lane's context and instantiates it. A launch takes the copy if it is there and the original if not;
 //! the stream stays where it is. What the program changes in its executable is changed in each copy.
 //!
+//! A long graph can also be launched in segments, so that the lane can change within it: each segment is a clone with
+//! the other nodes left out, with copies of its own. One after the other in the stream they do what the graph does.
+//!
 //! A graph that cannot be cloned (with memory or conditional nodes) runs as it is, and is counted.
 
 use crate::background::{self, Task};
@@ -13,11 +16,12 @@ use crate::coroutine::Coroutine;
 use crate::handles::Handles;
 use crate::kernel::{self, Shape};
 use crate::lane::{FULL, LANES};
+use crate::settings;
 use crate::stream::{Logical, Ring};
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use detshare_cuda::types::{
-    CUDA_KERNEL_NODE_PARAMS, CUcontext, CUevent, CUfunction, CUgraph, CUgraphExec, CUgraphExec_st,
+    CUDA_KERNEL_NODE_PARAMS, CUcontext, CUevent, CUfunction, CUgraph, CUgraphEdgeData, CUgraphExec, CUgraphExec_st,
     CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNodeType, CUkernelNodeAttrID, CUkernelNodeAttrValue, CUstream,
 };
 use std::collections::{HashMap, HashSet};
@@ -37,6 +41,8 @@ pub(crate) struct Copies {
     ordered: [AtomicBool; LANES],
     /// Whether there ever was a copy: only then launches must be ordered by us.
     any: AtomicBool,
+    /// The segments that it can be launched in, with the handles that they are found by.
+    segments: Mutex<Vec<(usize, &'static Copies)>>,
     template: Mutex<Template>,
     last: Mutex<Last>,
 }
@@ -78,6 +84,7 @@ impl Default for Copies {
             ready: [const { AtomicPtr::new(null_mut()) }; LANES],
             ordered: [const { AtomicBool::new(false) }; LANES],
             any: AtomicBool::new(false),
+            segments: Mutex::new(Vec::new()),
             template: Mutex::new(Template::none()),
             last: Mutex::new(Last { stream: core::ptr::null(), lane: FULL, event: None, ring: Ring::none() }),
         }
@@ -128,6 +135,18 @@ impl Template {
                 _ => {}
             }
         }
+        Some(())
+    }
+
+    /// Leaves out all nodes but these, which are the program's.
+    fn keep(&mut self, wanted: &HashSet<usize>, all: &[CUgraphNode]) -> Option<()> {
+        for node in all.iter().filter(|node| !wanted.contains(&node.0.addr())) {
+            let own = self.nodes.remove(&node.0.addr())?;
+            is_ok(cu!(cuGraphDestroyNode(own))).then_some(())?;
+        }
+        // Nodes of child graphs have gone with them.
+        let alive: HashSet<usize> = self.nodes.values().map(|node| node.0.addr()).collect();
+        self.kernels.retain(|kernel| alive.contains(&kernel.0.addr()));
         Some(())
     }
 
@@ -247,21 +266,78 @@ impl Copies {
         }
     }
 
-    /// Notes a launch.
-    pub(crate) fn launched(&self, picked: &Picked, logical: &'static Logical, at: CUstream) {
+    /// Notes a launch on a lane, or in segments.
+    pub(crate) fn launched(&self, lane: usize, logical: &'static Logical, at: CUstream) {
         let mut last = self.last();
         last.event = if self.any.load(Ordering::Acquire) { last.ring.record(at) } else { None };
         last.stream = logical;
-        last.lane = picked.lane;
+        last.lane = lane;
+    }
+
+    /// The segments to launch instead of the whole, each on a lane of its own choice, behind the launch before if that
+    /// was in another stream; None if there are none, or not all are ready.
+    pub(crate) fn pick_segments(
+        &self,
+        coroutine: &'static Coroutine,
+        logical: &'static Logical,
+        at: CUstream,
+    ) -> Option<Vec<Picked>> {
+        let segments = self.segments();
+        if segments.is_empty() {
+            return None;
+        }
+        let picked: Option<Vec<Picked>> = segments
+            .iter()
+            .map(|(handle, segment)| {
+                let lane = coroutine.choose();
+                if let Some(executable) = segment.copy(lane) {
+                    return Some(Picked { executable, lane });
+                }
+                segment.order(*handle, coroutine, lane);
+                segment.copy(FULL).map(|executable| Picked { executable, lane: FULL })
+            })
+            .collect();
+        drop(segments);
+        let picked = picked?;
+        let mut last = self.last();
+        if !core::ptr::eq(last.stream, logical) && !last.stream.is_null() {
+            cu!(cuStreamWaitEvent(at, last.event?, 0));
+        }
+        if last.ring.is_none() {
+            last.ring = coroutine.take_ring()?;
+            self.any.store(true, Ordering::Release);
+        }
+        Some(picked)
+    }
+
+    fn segments(&self) -> MutexGuard<'_, Vec<(usize, &'static Self)>> {
+        self.segments.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn drop_segments(&self) {
+        let segments = core::mem::take(&mut *self.segments());
+        for (handle, segment) in segments {
+            EXECUTABLES.remove(handle);
+            segment.destroy();
+        }
+    }
+
+    fn has(&self, node: CUgraphNode) -> bool {
+        self.template().nodes.contains_key(&node.0.addr())
     }
 
     /// Does the same to each copy as was done to the original; a copy that will not follow goes.
     pub(crate) fn follow(
         &self,
         node: CUgraphNode,
-        change: impl Fn(CUgraphExec, CUgraphNode, CUcontext) -> bool,
-        template_change: impl FnOnce(CUgraphNode) -> bool,
+        change: &dyn Fn(CUgraphExec, CUgraphNode, CUcontext) -> bool,
+        template_change: &dyn Fn(CUgraphNode) -> bool,
     ) {
+        let segments = self.segments();
+        if let Some((_, segment)) = segments.iter().find(|(_, segment)| segment.has(node)) {
+            segment.follow(node, change, template_change);
+        }
+        drop(segments);
         let mut template = self.template();
         let Some(coroutine) = self.coroutine() else { return };
         let own = template.nodes.get(&node.0.addr()).copied();
@@ -277,6 +353,11 @@ impl Copies {
 
     /// A node was switched on or off.
     pub(crate) fn switch(&self, node: CUgraphNode, on: bool) {
+        let segments = self.segments();
+        if let Some((_, segment)) = segments.iter().find(|(_, segment)| segment.has(node)) {
+            segment.switch(node, on);
+        }
+        drop(segments);
         let mut template = self.template();
         let Some(own) = template.nodes.get(&node.0.addr()).copied() else { return };
         for (lane, copy) in self.copies() {
@@ -291,8 +372,9 @@ impl Copies {
         }
     }
 
-    /// The original was updated from a graph.
+    /// The original was updated from a graph. It is launched as a whole from then on.
     pub(crate) fn update(&self, graph: CUgraph) {
+        self.drop_segments();
         let mut template = self.template();
         let Some(coroutine) = self.coroutine() else { return };
         let updated = Template::of(graph, 0, coroutine);
@@ -332,6 +414,7 @@ impl Copies {
     }
 
     fn destroy(&self) {
+        self.drop_segments();
         let mut template = self.template();
         for copy in &self.ready {
             let copy = CUgraphExec(copy.swap(null_mut(), Ordering::AcqRel));
@@ -346,6 +429,9 @@ impl Copies {
     }
 }
 
+/// In place of a lane: the launch was in segments.
+pub(crate) const IN_SEGMENTS: usize = LANES;
+
 /// What a launch takes.
 pub(crate) struct Picked {
     pub(crate) executable: CUgraphExec,
@@ -358,19 +444,96 @@ pub(crate) fn adopt(executable: CUgraphExec, graph: CUgraph, flags: u64, corouti
     if template.is_none() {
         NOT_COPIED.fetch_add(1, Ordering::Relaxed);
     }
-    let handle = executable.0.addr();
+    let copyable = template.is_some();
+    let copies = insert(executable.0.addr(), template, coroutine, &[FULL]);
+    if let Some(size) = settings::get().segment
+        && copyable
+        && let Some(templates) = cut(graph, flags, coroutine, size)
+    {
+        let segments = templates.into_iter().map(|template| {
+            // No address of the driver's is so high.
+            static NEXT: AtomicUsize = AtomicUsize::new(usize::MAX << 48);
+            const STEP: usize = 16;
+            let handle = NEXT.fetch_add(STEP, Ordering::Relaxed);
+            let segment = insert(handle, Some(template), coroutine, &[]);
+            segment.order(handle, coroutine, FULL);
+            (handle, segment)
+        });
+        *copies.segments() = segments.collect();
+    }
+}
+
+/// Gives an executable its place. Copies for some lanes are never made.
+fn insert(
+    handle: usize,
+    template: Option<Template>,
+    coroutine: &'static Coroutine,
+    never: &[usize],
+) -> &'static Copies {
+    let copyable = template.is_some();
     let copies = EXECUTABLES.insert(handle, |copies| {
         *copies.template() = template.unwrap_or_else(Template::none);
         copies.coroutine.store((&raw const *coroutine).cast_mut(), Ordering::Relaxed);
         copies.any.store(false, Ordering::Relaxed);
         for lane in 0..LANES {
-            let usable = lane != FULL && !copies.template().graph.0.is_null();
-            copies.ordered[lane].store(!usable, Ordering::Relaxed);
+            copies.ordered[lane].store(!copyable || never.contains(&lane), Ordering::Relaxed);
         }
     });
-    for lane in (0..LANES).filter(|lane| *lane != FULL && coroutine.lanes[*lane].is_in_use()) {
+    for lane in (0..LANES).filter(|lane| coroutine.lanes[*lane].is_in_use()) {
         copies.order(handle, coroutine, lane);
     }
+    copies
+}
+
+/// A template for each run of so many nodes, in an order in which each comes after those it waits for; None if one
+/// is enough.
+fn cut(graph: CUgraph, flags: u64, coroutine: &Coroutine, size: usize) -> Option<Vec<Template>> {
+    let sorted = sorted(graph).filter(|nodes| nodes.len() > size)?;
+    let mut templates: Vec<Template> = Vec::new();
+    for run in sorted.chunks(size) {
+        let wanted = run.iter().map(|node| node.0.addr()).collect();
+        let mut template = Template::of(graph, flags, coroutine)?;
+        if template.keep(&wanted, &sorted).is_none() {
+            template.destroy();
+            templates.iter_mut().for_each(Template::destroy);
+            return None;
+        }
+        templates.push(template);
+    }
+    Some(templates)
+}
+
+/// The graph's own nodes, each after those it waits for.
+fn sorted(graph: CUgraph) -> Option<Vec<CUgraphNode>> {
+    let mut left = nodes(graph)?;
+    let mut waits: HashMap<usize, usize> = HashMap::new();
+    let (from, to) = edges(graph)?;
+    to.iter().for_each(|to| *waits.entry(to.0.addr()).or_default() += 1);
+    let mut sorted = Vec::with_capacity(left.len());
+    while !left.is_empty() {
+        let (ready, waiting): (Vec<_>, Vec<_>) =
+            left.into_iter().partition(|node| waits.get(&node.0.addr()).is_none_or(|count| *count == 0));
+        if ready.is_empty() {
+            return None;
+        }
+        let done: HashSet<usize> = ready.iter().map(|node| node.0.addr()).collect();
+        for (_, to) in from.iter().zip(&to).filter(|(from, _)| done.contains(&from.0.addr())) {
+            *waits.entry(to.0.addr()).or_insert(1) -= 1;
+        }
+        sorted.extend(ready);
+        left = waiting;
+    }
+    Some(sorted)
+}
+
+fn edges(graph: CUgraph) -> Option<(Vec<CUgraphNode>, Vec<CUgraphNode>)> {
+    let (none, mut count) = (CUgraphNode(null_mut()), 0);
+    is_ok(cu!(cuGraphGetEdges_v2(graph, null_mut(), null_mut(), null_mut(), &raw mut count))).then_some(())?;
+    let (mut from, mut to) = (vec![none; count], vec![none; count]);
+    // SAFETY: bytes, which may be zero.
+    let mut data: Vec<CUgraphEdgeData> = vec![unsafe { core::mem::zeroed() }; count];
+    let asked = cu!(cuGraphGetEdges_v2(graph, from.as_mut_ptr(), to.as_mut_ptr(), data.as_mut_ptr(), &raw mut count));
+    is_ok(asked).then_some((from, to))
 }
 
 /// The program's executable is about to go.
@@ -382,13 +545,8 @@ pub(crate) fn abandon(executable: CUgraphExec) {
 
 /// The context is going, and all its executables.
 pub(crate) fn forget(coroutine: &'static Coroutine) {
-    EXECUTABLES.remove_if(|copies| {
-        let gone = copies.coroutine().is_some_and(|other| core::ptr::eq(other, coroutine));
-        if gone {
-            copies.destroy();
-        }
-        gone
-    });
+    let of_it = |copies: &'static Copies| copies.coroutine().is_some_and(|other| core::ptr::eq(other, coroutine));
+    EXECUTABLES.remove_if(of_it).into_iter().for_each(Copies::destroy);
 }
 
 /// Parameters as they are for a kernel that runs in that context. A kernel of a library is bound by name of the

@@ -79,17 +79,20 @@ impl<T: Default + Send + Sync> Handles<T> {
         Some(&entry.value)
     }
 
-    /// Forgets all handles for whose value this holds.
+    /// Forgets all handles for whose value this holds; gives their values.
     #[cfg(not(loom))]
-    pub(crate) fn remove_if(&self, mut gone: impl FnMut(&'static T) -> bool) {
+    pub(crate) fn remove_if(&self, mut gone: impl FnMut(&'static T) -> bool) -> Vec<&'static T> {
         let _changing = self.lock();
+        let mut removed = Vec::new();
         for bucket in &self.buckets {
             for entry in entries(bucket) {
                 if entry.handle.load(Ordering::Acquire) != 0 && gone(&entry.value) {
                     entry.handle.store(0, Ordering::Release);
+                    removed.push(&entry.value);
                 }
             }
         }
+        removed
     }
 
     fn entry(&self, handle: usize) -> Option<&'static Entry<T>> {

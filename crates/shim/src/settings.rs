@@ -15,6 +15,8 @@ pub(crate) struct Settings {
     pub(crate) stats: Option<OsString>,
     /// `DETSHARE_SCHEDULE`: which lanes launches get. Without it streams are not touched, and there are no lanes.
     pub(crate) schedule: Option<Schedule>,
+    /// `DETSHARE_SEGMENT`: graphs with more nodes are launched in segments of so many, each on a lane of its own.
+    pub(crate) segment: Option<usize>,
     /// `DETSHARE_DIGEST`: where to record what leaves the GPU.
     pub(crate) digest: Option<OsString>,
     /// `DETSHARE_MEM`: the most device memory that this process can have on each device, in bytes.
@@ -40,6 +42,7 @@ fn read() -> Settings {
         driver: filled("DETSHARE_DRIVER"),
         stats: filled("DETSHARE_STATS"),
         schedule: filled("DETSHARE_SCHEDULE").and_then(|value| Schedule::parse(&value.to_string_lossy())),
+        segment: filled("DETSHARE_SEGMENT").and_then(|value| value.to_str()?.parse().ok()).filter(|nodes| *nodes > 0),
         digest: filled("DETSHARE_DIGEST"),
         memory: filled("DETSHARE_MEM").and_then(|value| crate::quota::parse(&value.to_string_lossy())),
         log: filled("DETSHARE_LOG").is_some_and(|value| value != OsStr::new("0")),

@@ -103,7 +103,7 @@ impl Ring {
         }
     }
 
-    fn is_none(&self) -> bool {
+    pub(crate) fn is_none(&self) -> bool {
         self.events[0].0.is_null()
     }
 

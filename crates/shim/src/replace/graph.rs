@@ -5,7 +5,7 @@ use crate::bind;
 use crate::call::is_ok;
 use crate::coroutine::{self, active};
 use crate::entries::counter;
-use crate::graph::{self, EXECUTABLES, bound, with_current};
+use crate::graph::{self, EXECUTABLES, IN_SEGMENTS, bound, with_current};
 use crate::stats::count;
 use core::ffi::{c_char, c_uint, c_ulonglong};
 use core::ptr::null_mut;
@@ -173,12 +173,25 @@ fn launch(
         return call(executable, bound.handle());
     };
     bind::launch_graph(stream, default, |logical, coroutine, lane, at| {
+        if let Some(segments) = copies.pick_segments(coroutine, logical, at) {
+            let mut code = CUresult::CUDA_SUCCESS;
+            for segment in &segments {
+                code = call(segment.executable, at);
+                if !is_ok(code) {
+                    break;
+                }
+                coroutine.lanes[segment.lane].used();
+            }
+            copies.launched(IN_SEGMENTS, logical, at);
+            return code;
+        }
         let picked = copies.pick(executable, coroutine, lane, logical, at);
         let code = call(picked.executable, at);
         if is_ok(code) {
-            copies.launched(&picked, logical, at);
+            copies.launched(picked.lane, logical, at);
         }
-        (code, picked.lane)
+        coroutine.lanes[picked.lane].used();
+        code
     })
     .unwrap_or_else(|handle| call(executable, handle))
 }
@@ -197,10 +210,10 @@ fn follow(
     executable: CUgraphExec,
     node: CUgraphNode,
     change: impl Fn(CUgraphExec, CUgraphNode) -> CUresult,
-    template: impl FnOnce(CUgraphNode) -> CUresult,
+    template: impl Fn(CUgraphNode) -> CUresult,
 ) {
     if let Some(copies) = EXECUTABLES.find(executable.0.addr()) {
-        copies.follow(node, |copy, node, _| is_ok(change(copy, node)), |node| is_ok(template(node)));
+        copies.follow(node, &|copy, node, _| is_ok(change(copy, node)), &|node| is_ok(template(node)));
     }
 }
 
@@ -208,11 +221,11 @@ fn follow_kernel(executable: CUgraphExec, node: CUgraphNode, parameters: &CUDA_K
     let Some(copies) = EXECUTABLES.find(executable.0.addr()) else { return };
     copies.follow(
         node,
-        |copy, node, context| {
+        &|copy, node, context| {
             let there = bound(parameters, context);
             with_current(context, || is_ok(cu!(cuGraphExecKernelNodeSetParams_v2(copy, node, &raw const there))))
         },
-        |node| is_ok(cu!(cuGraphKernelNodeSetParams_v2(node, parameters))),
+        &|node| is_ok(cu!(cuGraphKernelNodeSetParams_v2(node, parameters))),
     );
 }
 

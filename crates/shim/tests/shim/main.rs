@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod exit;
+mod lanes;
 mod library;
 mod memory;
 mod quota;

@@ -1,7 +1,8 @@
 //! Where two runs of a program differ: pure functions over what was recorded.
 //!
 //! Processes are paired by their program and, among those of one program, by their order of start. Within a pair, what
-//! left by one stream is compared in order; how streams interleave is the GPU's affair and no difference. Processes
+//! left by one stream is compared in order; how streams interleave is the GPU's affair and no difference, nor is the
+//! order in which threads made them. Processes
 //! that let nothing leave the GPU play no part.
 
 use super::digest::{Channel, Digest, Entry, ProcessRecord};
@@ -153,6 +154,7 @@ fn compare_entries(plain: &[Entry], other: &[Entry]) -> Vec<Place> {
     for entry in other {
         channels.entry(entry.channel).or_default().1.push(entry);
     }
+    match_up(&mut channels);
     let mut differences = Vec::new();
     for (channel, (plain, other)) in channels {
         let longest = plain.len().max(other.len());
@@ -165,6 +167,33 @@ fn compare_entries(plain: &[Entry], other: &[Entry]) -> Vec<Place> {
         differences.extend(differing.map(|(plain, other)| Place { channel, plain, other }));
     }
     differences
+}
+
+/// Streams are called by the order in which they were made, and threads that make some each have no order. Where the
+/// same bytes left by another stream, that is the same stream.
+fn match_up(channels: &mut BTreeMap<Channel, (Vec<&Entry>, Vec<&Entry>)>) {
+    fn contents(entries: &[&Entry]) -> Vec<(u64, u64)> {
+        entries.iter().map(|entry| Side::from(*entry).content()).collect()
+    }
+    let is_open = |(channel, (plain, other)): (&Channel, &(Vec<&Entry>, Vec<&Entry>))| {
+        let differs = matches!(channel, Channel::Copy { .. }) && contents(plain) != contents(other);
+        differs.then_some(*channel)
+    };
+    let mut open: Vec<Channel> = channels.iter().filter_map(is_open).collect();
+    for channel in open.clone() {
+        let wanted = contents(&channels[&channel].0);
+        let Some(found) = open.iter().copied().find(|candidate| contents(&channels[candidate].1) == wanted) else {
+            continue;
+        };
+        let mut take = |from: Channel| channels.get_mut(&from).map(|(_, other)| core::mem::take(other));
+        let (theirs, ours) = (take(found).unwrap_or_default(), take(channel).unwrap_or_default());
+        for (channel, entries) in [(found, ours), (channel, theirs)] {
+            if let Some((_, other)) = channels.get_mut(&channel) {
+                *other = entries;
+            }
+        }
+        open.retain(|other| *other != channel);
+    }
 }
 
 impl Side {

@@ -59,6 +59,15 @@ fn how_streams_interleave_is_no_difference() {
 }
 
 #[test]
+fn the_order_in_which_threads_made_their_streams_is_no_difference() {
+    let plain = [copy(1, 1, 8, 10), copy(2, 2, 8, 20), copy(3, 3, 8, 30), copy(4, 1, 8, 11)];
+    let other = [copy(1, 2, 8, 10), copy(2, 2, 8, 11), copy(3, 3, 8, 20), copy(4, 1, 8, 30)];
+    assert_eq!(between(&plain, &other), None);
+    let other = [copy(1, 2, 8, 10), copy(2, 2, 8, 11), copy(3, 3, 8, 20), copy(4, 1, 8, 31)];
+    assert_eq!(between(&plain, &other).unwrap().different, 1);
+}
+
+#[test]
 fn the_order_within_a_stream_is_the_programs_own() {
     let found = between(&[copy(1, 1, 8, 10), copy(2, 1, 8, 11)], &[copy(1, 1, 8, 11), copy(2, 1, 8, 10)]).unwrap();
     assert_eq!((found.different, found.first.place.plain.unwrap().number), (2, 1));

@@ -1,0 +1,69 @@
+//! Lanes and moves, on the software GPU: what the stats say of them, and which launches stay on all SMs.
+
+use crate::stage::{built, shim, succeed};
+use serde_json::Value;
+use std::process::Command;
+
+/// Runs a program through the shim with a schedule; what it printed, and its stats.
+fn run(program: &str, arguments: &[&str], settings: &[(&str, &str)]) -> (String, Value) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let stats = folder.path().join("stats.json");
+    let mut command = Command::new(built(program));
+    command.args(arguments).env_clear().env("LD_PRELOAD", shim()).env("DETSHARE_STATS", &stats);
+    command.env("DETSHARE_DRIVER", built("libdetshare_softgpu.so")).envs(settings.iter().copied());
+    let said = succeed(&mut command);
+    let text = std::fs::read_to_string(stats).expect("the stats are written at exit");
+    (said, serde_json::from_str(&text).expect("the stats are JSON"))
+}
+
+fn launches(stats: &Value, lane: &str) -> u64 {
+    let lanes = stats["lanes"]["each"].as_array().expect("a list of lanes");
+    lanes.iter().find(|it| it["name"] == lane).and_then(|it| it["launches"].as_u64()).expect("the lane is there")
+}
+
+#[test]
+fn the_ladder_is_made_and_used() {
+    let (_, stats) = run("slow_once", &["10"; 22], &[("DETSHARE_SCHEDULE", "cycle")]);
+    let lanes = stats["lanes"]["each"].as_array().expect("a list of lanes");
+    let widths: Vec<_> = lanes.iter().map(|lane| lane["width"].as_u64().expect("a number")).collect();
+    assert_eq!(widths, [132, 16, 116, 32, 100, 48, 84, 64, 68, 96, 36]);
+    // Two rounds; the first time on a lane its stream may still be on order, and the launch stays on all SMs.
+    assert!(lanes.iter().all(|lane| lane["launches"].as_u64().expect("a number") >= 1), "{lanes:?}");
+    assert!(stats["lanes"]["moves"].as_u64().expect("a number") >= 20, "{stats}");
+}
+
+#[test]
+fn a_small_device_is_split_too() {
+    let small = [("DETSHARE_SCHEDULE", "cycle"), ("DETSHARE_SOFTGPU_SMS", "32")];
+    let (_, stats) = run("slow_once", &["10"; 8], &small);
+    let lanes = stats["lanes"]["each"].as_array().expect("a list of lanes");
+    let widths: Vec<_> = lanes.iter().map(|lane| lane["width"].as_u64().expect("a number")).collect();
+    assert_eq!(widths, [32, 8, 24, 16, 16, 24, 8]);
+}
+
+#[test]
+fn without_a_schedule_there_are_no_lanes() {
+    let (_, stats) = run("slow_once", &["10"], &[]);
+    assert_eq!(stats["lanes"], Value::Null);
+}
+
+#[test]
+fn one_lane_by_name() {
+    let (_, stats) = run("slow_once", &["10"; 5], &[("DETSHARE_SCHEDULE", "rest96")]);
+    assert_eq!(launches(&stats, "rest96"), 5, "{stats}");
+    let (_, stats) = run("slow_once", &["10"; 5], &[("DETSHARE_SCHEDULE", "front7")]);
+    assert_eq!(launches(&stats, "full"), 5, "a lane that is not there: {stats}");
+}
+
+/// First on all SMs, where it is over at once; then on the next lane, where it takes thousands of times as long.
+#[test]
+fn a_kernel_that_takes_too_long_on_a_lane_is_reported_and_stays_off() {
+    let rounds: Vec<&str> = ["10", "10000000"].into_iter().chain(["10"; 22]).collect();
+    let moving = [("DETSHARE_SCHEDULE", "cycle")];
+    let (said, stats) = run("slow_once", &rounds, &moving);
+    assert_eq!(stats["lanes"]["kernels_reported"], 1, "{stats}");
+    assert!(launches(&stats, "full") >= 21, "it ran on lanes after that: {stats}");
+    assert_eq!(said, run("slow_once", &rounds, &[]).0, "other bits");
+    let (_, stats) = run("slow_once", &["10"; 24], &moving);
+    assert_eq!(stats["lanes"]["kernels_reported"], 0, "{stats}");
+}
