@@ -1,5 +1,6 @@
 //! What a stream or a graph can run, as plain data: the same for both.
 
+use crate::context::Context;
 use crate::engine::{Launch, Work};
 use crate::exec::interface::Shape;
 use crate::memory;
@@ -23,13 +24,26 @@ pub(crate) enum Operation {
     Free(u64),
 }
 
+/// The context that a kernel runs in: that of its stream, or of the stream that it was captured in, or the one that
+/// its graph node was bound to.
+#[derive(Clone)]
+pub(crate) struct Bound {
+    pub(crate) context: usize,
+    lane: Arc<Lane>,
+}
+
+impl Bound {
+    pub(crate) fn to(context: &Context) -> Self {
+        Self { context: context.handle, lane: Arc::clone(&context.lane) }
+    }
+}
+
 /// A kernel with its arguments.
 #[derive(Clone)]
 pub(crate) struct KernelLaunch {
     pub(crate) function: Arc<Function>,
     pub(crate) shape: Arc<Shape>,
-    /// Where it runs if not where its stream does: the rule for re-bound graph nodes.
-    pub(crate) lane: Option<Arc<Lane>>,
+    pub(crate) bound: Bound,
     pub(crate) priority: Option<i32>,
 }
 
@@ -103,14 +117,14 @@ fn pointer<T>(address: u64) -> *mut T {
 }
 
 impl Operation {
-    /// As work on that lane.
-    pub(crate) fn into_work(self, lane: &Arc<Lane>, priority: i32) -> Work {
+    /// As work.
+    pub(crate) fn into_work(self, priority: i32) -> Work {
         match self {
             Self::Nothing => Work::Nothing,
             Self::Kernel(launch) => Work::Kernel(Box::new(Launch {
                 kernel: Arc::clone(&launch.function.kernel),
                 shape: launch.shape,
-                lane: launch.lane.unwrap_or_else(|| Arc::clone(lane)),
+                lane: launch.bound.lane,
                 priority: launch.priority.unwrap_or(priority),
             })),
             Self::Copy(copy) => Work::Quick(Box::new(move || copy.run())),

@@ -112,7 +112,7 @@ impl Stream {
         if capture::record(self, &operation)? {
             return Ok(());
         }
-        let work = operation.into_work(&self.context.lane, self.priority);
+        let work = operation.into_work(self.priority);
         self.submit(work, &[]);
         Ok(())
     }
@@ -121,7 +121,7 @@ impl Stream {
     pub(crate) fn perform_and_wait(self: &Arc<Self>, operation: Operation) -> Outcome {
         capture::forbid(self)?;
         self.context.fate.check()?;
-        self.submit(operation.into_work(&self.context.lane, self.priority), &[]).wait();
+        self.submit(operation.into_work(self.priority), &[]).wait();
         self.context.fate.check()
     }
 }

@@ -101,15 +101,14 @@ pub(crate) unsafe fn cuGraphExecUpdate_v2(
     graph: CUgraph,
     info: *mut CUgraphExecUpdateResultInfo,
 ) -> Outcome {
-    let same = executable::find(executable)?.update(&graph::find(graph)?)?;
+    let result = executable::find(executable)?.update(&graph::find(graph)?)?;
     let none = CUgraphNode(core::ptr::null_mut());
-    let result = if same {
-        UpdateResult::CU_GRAPH_EXEC_UPDATE_SUCCESS
-    } else {
-        UpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED
-    };
     give_if_asked(info, CUgraphExecUpdateResultInfo { result, errorNode: none, errorFromNode: none });
-    if same { Ok(()) } else { Err(CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) }
+    if result == UpdateResult::CU_GRAPH_EXEC_UPDATE_SUCCESS {
+        Ok(())
+    } else {
+        Err(CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE)
+    }
 }
 
 pub(crate) unsafe fn cuGraphExecUpdate(
@@ -146,10 +145,14 @@ pub(crate) unsafe fn cuGraphExecKernelNodeSetParams_v2(
     parameters: *const CUDA_KERNEL_NODE_PARAMS,
 ) -> Outcome {
     let new = kernel_content(parameters)?;
-    // The lane of an executable's node cannot change: the driver says so too.
-    if let Content::Operation(Operation::Kernel(launch)) = &new {
-        let full = launch.lane.as_ref().is_none_or(|lane| lane.sms().len() == crate::device::settings().sms as usize);
-        require(full)?;
+    // The context of an executable's node cannot change: the driver says so too.
+    if let Some(wanted) = new.context() {
+        let steps = executable::find(executable)?;
+        let moves = steps
+            .steps()
+            .iter()
+            .any(|step| step.node == node.0.addr() && step.content.context().is_some_and(|context| context != wanted));
+        require(!moves)?;
     }
     change(executable, node, new)
 }

@@ -8,14 +8,13 @@ use crate::context;
 use crate::event;
 use crate::graph::{self, Content, Node};
 use crate::module;
-use crate::operation::{HostFunction, KernelLaunch, Operation};
+use crate::operation::{Bound, HostFunction, KernelLaunch, Operation};
 use core::ffi::c_void;
 use detshare_cuda::types::{
     CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v1,
     CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUcontext, CUevent, CUfunction, CUgraph, CUgraphEdgeData, CUgraphNode,
     CUgraphNodeParams, CUgraphNodeType as Type, CUkernel, CUresult,
 };
-use std::sync::Arc;
 
 /// Adds a node and hands out its handle.
 unsafe fn add(
@@ -30,16 +29,19 @@ unsafe fn add(
     give(created, CUgraphNode(as_pointer(node.handle)))
 }
 
-/// A kernel node. The rule for the context is the driver's: with `func` set it is that of the function, with
-/// `kern` alone it is `ctx`.
+/// A kernel node. The rule for the context is the driver's: with `func` set it is the calling thread's, with `kern`
+/// alone it is `ctx`.
 pub(super) unsafe fn kernel_content(parameters: *const CUDA_KERNEL_NODE_PARAMS) -> Outcome<Content> {
     require(!parameters.is_null())?;
     let it = &*parameters;
     let by_function = !it.func.0.is_null();
     let handle = if by_function { it.func } else { CUfunction(it.kern.0.cast()) };
     let function = module::find_function(handle).map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)?;
-    let lane =
-        if by_function || it.ctx.0.is_null() { None } else { Some(Arc::clone(&context::find(it.ctx.0.addr())?.lane)) };
+    let context = if by_function || it.ctx.0.is_null() {
+        context::top().or_else(context::primary_if_there).ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?
+    } else {
+        context::find(it.ctx.0.addr())?
+    };
     let wanted = Wanted {
         grid: [it.gridDimX, it.gridDimY, it.gridDimZ],
         block: [it.blockDimX, it.blockDimY, it.blockDimZ],
@@ -48,7 +50,12 @@ pub(super) unsafe fn kernel_content(parameters: *const CUDA_KERNEL_NODE_PARAMS) 
         extra: it.extra,
     };
     let shape = shape(&function, &wanted)?;
-    Ok(Content::Operation(Operation::Kernel(KernelLaunch { function, shape, lane, priority: None })))
+    Ok(Content::Operation(Operation::Kernel(KernelLaunch {
+        function,
+        shape,
+        bound: Bound::to(&context),
+        priority: None,
+    })))
 }
 
 /// The older parameters as the newer ones.
@@ -111,7 +118,6 @@ pub(crate) unsafe fn cuGraphKernelNodeGetParams_v2(
         launch.function.kernel.properties.parameters.iter().map(|parameter| base + parameter.offset).collect();
     let kernel_parameters: *mut *mut c_void = pointers.as_mut_ptr().cast();
     node.pointers.lock().expect("no panic while it is held").push(pointers);
-    let context = context::top().or_else(context::primary_if_there);
     give(
         parameters,
         CUDA_KERNEL_NODE_PARAMS {
@@ -127,7 +133,7 @@ pub(crate) unsafe fn cuGraphKernelNodeGetParams_v2(
             extra: core::ptr::null_mut(),
             // Only what comes out of a library is a kernel of its own.
             kern: CUkernel(as_pointer(if launch.function.of_library { launch.function.handle } else { 0 })),
-            ctx: CUcontext(as_pointer(context.map_or(0, |it| it.handle))),
+            ctx: CUcontext(as_pointer(launch.bound.context)),
         },
     )
 }

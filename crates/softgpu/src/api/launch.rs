@@ -6,7 +6,7 @@ use crate::context;
 use crate::device;
 use crate::exec::interface::Shape;
 use crate::module::{self, Function};
-use crate::operation::{KernelLaunch, Operation};
+use crate::operation::{Bound, KernelLaunch, Operation};
 use crate::stream::{self, Stream};
 use core::ffi::{c_uint, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -116,7 +116,8 @@ unsafe fn launch(
     if cooperative {
         check_cooperative(&function, &shape, &stream)?;
     }
-    stream.perform(Operation::Kernel(KernelLaunch { function, shape, lane: None, priority }))
+    let bound = Bound::to(&stream.context);
+    stream.perform(Operation::Kernel(KernelLaunch { function, shape, bound, priority }))
 }
 
 pub(crate) unsafe fn cuLaunchKernel(

@@ -6,7 +6,9 @@ use crate::engine::{self, Done, Work};
 use crate::handle::{self, Table};
 use crate::operation::{Copy, Fill, Operation};
 use crate::stream::Stream;
-use detshare_cuda::types::{CUDA_MEMCPY3D_v2, CUgraphExec, CUmemorytype, CUresult};
+use detshare_cuda::types::{
+    CUDA_MEMCPY3D_v2, CUgraphExec, CUgraphExecUpdateResult as UpdateResult, CUmemorytype, CUresult,
+};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -56,20 +58,24 @@ impl Executable {
         Ok(())
     }
 
-    /// Takes over the contents of a graph with the same shape.
-    pub(crate) fn update(&self, graph: &Arc<Graph>) -> Outcome<bool> {
+    /// Takes over the contents of a graph with the same shape, whose kernels run in the same contexts.
+    pub(crate) fn update(&self, graph: &Arc<Graph>) -> Outcome<UpdateResult> {
         let new = steps(graph)?;
         let mut old = self.steps();
         let same = new.len() == old.len()
             && new.iter().zip(old.iter()).all(|(new, old)| {
                 new.after == old.after && core::mem::discriminant(&new.content) == core::mem::discriminant(&old.content)
             });
-        if same {
-            for (old, new) in old.iter_mut().zip(new) {
-                old.content = new.content;
-            }
+        if !same {
+            return Ok(UpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
         }
-        Ok(same)
+        if new.iter().zip(old.iter()).any(|(new, old)| new.content.context() != old.content.context()) {
+            return Ok(UpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE);
+        }
+        for (old, new) in old.iter_mut().zip(new) {
+            old.content = new.content;
+        }
+        Ok(UpdateResult::CU_GRAPH_EXEC_UPDATE_SUCCESS)
     }
 
     /// Runs it in the stream.
@@ -95,7 +101,7 @@ impl Step {
         }
         match &self.content {
             Content::Operation(operation) | Content::Copy(_, operation) | Content::Fill(_, operation) => {
-                let work = operation.clone().into_work(&stream.context.lane, stream.priority);
+                let work = operation.clone().into_work(stream.priority);
                 engine::submit(work, after, fate)
             }
             Content::Record(event) => {
@@ -108,7 +114,7 @@ impl Step {
                 nothing(after)
             }
             Content::Free(address) if !GraphMemory::holds(*address) => {
-                engine::submit(Operation::Free(*address).into_work(&stream.context.lane, 0), after, fate)
+                engine::submit(Operation::Free(*address).into_work(0), after, fate)
             }
             Content::Empty | Content::Child(_) | Content::Allocate(_) | Content::Free(_) => nothing(after),
         }
@@ -148,6 +154,14 @@ pub(crate) fn find(executable: CUgraphExec) -> Outcome<Arc<Executable>> {
 }
 
 impl Content {
+    /// The context that a kernel runs in.
+    pub(crate) fn context(&self) -> Option<usize> {
+        match self {
+            Self::Operation(Operation::Kernel(launch)) => Some(launch.bound.context),
+            _ => None,
+        }
+    }
+
     /// What a captured operation becomes.
     pub(crate) fn of(operation: &Operation) -> Self {
         match operation {

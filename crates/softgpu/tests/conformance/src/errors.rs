@@ -2,7 +2,7 @@
 
 use crate::Outcome;
 use crate::call::describe;
-use crate::gpu::{Gpu, NON_BLOCKING, NULL_STREAM, driver_text};
+use crate::gpu::{Gpu, NO_CONTEXT, NON_BLOCKING, NULL_STREAM, driver_text};
 use crate::kernels::{FAULTS, PROGRAM};
 use anyhow::ensure;
 use core::ffi::{CStr, c_char};
@@ -23,6 +23,9 @@ tests! { errors:
     fault_shows_in_a_synchronous_copy,
     device_can_be_asked_after_a_fault,
     what_is_left_after_a_fault,
+    destroyed_stream_is_refused,
+    event_of_another_context_is_refused,
+    stream_of_a_destroyed_context_is_refused,
 }
 
 /// All of the header's codes lie below.
@@ -189,4 +192,54 @@ fn what_is_left_after_a_fault(driver: &Driver) -> Outcome {
     let mut pointer = words;
     noted!(driver, cuMemAlloc_v2(&raw mut pointer, 64), "after a fault and a reset");
     Ok(())
+}
+
+fn destroyed_stream_is_refused(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let [empty] = gpu.kernels([c"empty"])?;
+    let (stream, event) = (gpu.stream(NON_BLOCKING)?, gpu.event()?);
+    gpu.launch(empty, 1, stream, &[])?;
+    ok!(driver, cuStreamDestroy_v2(stream));
+    noted!(driver, cuStreamQuery(stream), "a destroyed stream");
+    noted!(driver, cuStreamSynchronize(stream), "a destroyed stream");
+    noted!(driver, cuEventRecord(event, stream), "a destroyed stream");
+    noted!(driver, cuStreamWaitEvent(stream, event, 0), "a destroyed stream");
+    note!(
+        "a destroyed stream: a launch gives {}",
+        describe(gpu.try_launch(empty, (1, 1, 1), (1, 1, 1), 0, stream, &[])?)
+    );
+    noted!(driver, cuStreamDestroy_v2(stream), "a destroyed stream");
+    gpu.synchronise()
+}
+
+fn event_of_another_context_is_refused(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let [empty] = gpu.kernels([c"empty"])?;
+    let (stream, mut other, mut before) = (gpu.stream(NON_BLOCKING)?, NO_CONTEXT, NO_CONTEXT);
+    gpu.launch(empty, 1, stream, &[])?;
+    ok!(driver, cuCtxCreate_v2(&raw mut other, 0, gpu.device));
+    let theirs = gpu.event()?;
+    ok!(driver, cuCtxPopCurrent_v2(&raw mut before));
+    noted!(driver, cuEventRecord(theirs, stream), "an event of another context");
+    noted!(driver, cuStreamWaitEvent(stream, theirs, 0), "an event of another context");
+    noted!(driver, cuEventQuery(theirs), "an event of another context");
+    gpu.launch(empty, 1, stream, &[])?;
+    gpu.wait(stream)
+}
+
+fn stream_of_a_destroyed_context_is_refused(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let [empty] = gpu.kernels([c"empty"])?;
+    let mut other = NO_CONTEXT;
+    ok!(driver, cuCtxCreate_v2(&raw mut other, 0, gpu.device));
+    let theirs = gpu.stream(NON_BLOCKING)?;
+    ok!(driver, cuCtxDestroy_v2(other));
+    ok!(driver, cuCtxSetCurrent(gpu.context));
+    noted!(driver, cuStreamQuery(theirs), "a stream of a destroyed context");
+    noted!(driver, cuStreamSynchronize(theirs), "a stream of a destroyed context");
+    note!(
+        "a stream of a destroyed context: a launch gives {}",
+        describe(gpu.try_launch(empty, (1, 1, 1), (1, 1, 1), 0, theirs, &[])?)
+    );
+    gpu.synchronise()
 }

@@ -10,8 +10,9 @@ use core::mem::zeroed;
 use core::ptr::null_mut;
 use detshare_cuda::Driver;
 use detshare_cuda::types::{
-    CUcontext, CUdevResource, CUdevResourceDesc, CUdevResourceType, CUdevice_attribute, CUdeviceptr, CUfunction,
-    CUgraph, CUgreenCtx, CUgreenCtxCreate_flags, CUkernel, CUlibrary, CUresult, CUstream,
+    CUDA_KERNEL_NODE_PARAMS, CUcontext, CUdevResource, CUdevResourceDesc, CUdevResourceType, CUdevice_attribute,
+    CUdeviceptr, CUfunction, CUgraph, CUgreenCtx, CUgreenCtxCreate_flags, CUkernel, CUlibrary, CUresult, CUstream,
+    CUstreamCaptureMode,
 };
 use std::collections::HashSet;
 
@@ -37,6 +38,9 @@ tests! { green_context:
     creation_needs_the_flag,
     can_be_destroyed_and_made_again,
     captured_graph_can_be_bound_to_it,
+    function_of_a_module_is_bound_to_the_current_one,
+    graph_captured_in_it_stays_there,
+    bound_executable_can_be_changed,
     executable_graph_cannot_be_bound_to_it,
 }
 
@@ -459,6 +463,72 @@ fn captured_graph_can_be_bound_to_it(driver: &Driver) -> Outcome {
     })?;
     ensure!(used <= WIDTH as usize, "a graph bound to {WIDTH} ran on {used} multiprocessors");
     note!("a graph bound to {WIDTH} ran on {used}");
+    Ok(())
+}
+
+/// A kernel out of a module has no `kern`: its node goes where the calling thread is.
+fn function_of_a_module_is_bound_to_the_current_one(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let (green, _) = green(&gpu)?;
+    let (context, plain) = (context_of(&gpu, green)?, gpu.stream(NON_BLOCKING)?);
+    let [kernel] = gpu.kernels([c"where_am_i"])?;
+    let used = places(&gpu, |_, out| {
+        let graph = wide_graph(driver, kernel, out)?;
+        let node = nodes(driver, graph)?[0];
+        let parameters = parameters_of(driver, node)?;
+        ensure!(parameters.kern.0.is_null(), "a kernel out of a module has a library's handle");
+        ok!(driver, cuCtxPushCurrent_v2(context));
+        ok!(driver, cuGraphKernelNodeSetParams_v2(node, &raw const parameters));
+        let mut before = NO_CONTEXT;
+        ok!(driver, cuCtxPopCurrent_v2(&raw mut before));
+        ensure!(parameters_of(driver, node)?.ctx == context, "the node names another context");
+        ok!(driver, cuGraphLaunch(instantiate(driver, graph)?, plain));
+        Ok(plain)
+    })?;
+    ensure!(used <= WIDTH as usize, "a graph bound to {WIDTH} ran on {used} multiprocessors");
+    Ok(())
+}
+
+fn graph_captured_in_it_stays_there(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let (green, inside) = green(&gpu)?;
+    let (context, plain) = (context_of(&gpu, green)?, gpu.stream(NON_BLOCKING)?);
+    let used = places(&gpu, |kernel, out| {
+        let mut graph = NO_GRAPH;
+        ok!(driver, cuStreamBeginCapture_v2(inside, CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        gpu.launch_shaped(kernel, (BLOCKS, 1, 1), (32, 1, 1), 0, inside, &[&out, &STEPS])?;
+        ok!(driver, cuStreamEndCapture(inside, &raw mut graph));
+        let node = nodes(driver, graph)?[0];
+        ensure!(parameters_of(driver, node)?.ctx == context, "the node names another context");
+        ok!(driver, cuGraphLaunch(instantiate(driver, graph)?, plain));
+        Ok(plain)
+    })?;
+    ensure!(used <= WIDTH as usize, "a graph captured on {WIDTH} ran on {used} multiprocessors");
+    Ok(())
+}
+
+/// With the context that it has; with `func` and another context current it would move.
+fn bound_executable_can_be_changed(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let (green, _) = green(&gpu)?;
+    let context = context_of(&gpu, green)?;
+    let graph = wide_graph(driver, wide_kernel(&gpu)?, gpu.zeros(2 * BLOCKS as usize)?)?;
+    let node = nodes(driver, graph)?[0];
+    let mut parameters = parameters_of(driver, node)?;
+    parameters.func = CUfunction(null_mut());
+    parameters.ctx = context;
+    ok!(driver, cuGraphKernelNodeSetParams_v2(node, &raw const parameters));
+    let executable = instantiate(driver, graph)?;
+    let read_back = parameters_of(driver, node)?;
+    let again = CUDA_KERNEL_NODE_PARAMS { func: CUfunction(null_mut()), ..read_back };
+    ok!(driver, cuGraphExecKernelNodeSetParams_v2(executable, node, &raw const again));
+    expect!(driver, cuGraphExecKernelNodeSetParams_v2(executable, node, &raw const read_back)
+        => CUDA_ERROR_INVALID_VALUE);
+    let mut clone = NO_GRAPH;
+    ok!(driver, cuGraphClone(&raw mut clone, graph));
+    // SAFETY: numbers and handles, which may be zero.
+    let mut info = unsafe { zeroed() };
+    ok!(driver, cuGraphExecUpdate_v2(executable, clone, &raw mut info));
     Ok(())
 }
 
