@@ -64,7 +64,8 @@ fn enter(stream: CUstream, default: DefaultStream, go_home: bool) -> Bound {
     let Some(logical) = find(stream, default) else { return Bound::none(stream) };
     let Some(coroutine) = logical.coroutine() else { return Bound::none(stream) };
     let mut state = logical.begin();
-    if go_home && state.pins == 0 {
+    if go_home {
+        state = logical.until_it_can_move(state);
         state.go_home(coroutine);
     }
     state.pins += 1;
@@ -107,10 +108,9 @@ pub(crate) fn launch(
     let Some(coroutine) = logical.coroutine() else { return call(stream) };
     let mut state = logical.begin();
     if capturing() {
-        if state.pins == 0 {
-            state.go_home(coroutine);
-        }
-        return call(if state.is_home() { stream } else { state.handle() });
+        state = logical.until_it_can_move(state);
+        state.go_home(coroutine);
+        return call(stream);
     }
     let wanted = coroutine.choose();
     let lane = if kernel::fits(function, shape, coroutine, wanted) { wanted } else { FULL };
@@ -134,10 +134,9 @@ pub(crate) fn launch_graph(
     let coroutine = logical.coroutine().ok_or(stream)?;
     let mut state = logical.begin();
     if capturing() {
-        if state.pins == 0 {
-            state.go_home(coroutine);
-        }
-        return Err(if state.is_home() { stream } else { state.handle() });
+        state = logical.until_it_can_move(state);
+        state.go_home(coroutine);
+        return Err(stream);
     }
     let at = if state.is_home() { stream } else { state.handle() };
     Ok(body(logical, coroutine, coroutine.choose(), at))

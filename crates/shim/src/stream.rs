@@ -18,7 +18,7 @@ use core::ffi::c_int;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 use detshare_cuda::types::{CUevent, CUevent_flags, CUstream};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Which of the driver's rules a stream follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub(crate) struct Logical {
     /// How much of the legacy stream's work this one is ordered behind.
     legacy_seen: AtomicU64,
     state: Mutex<State>,
+    /// The last call under way has come back.
+    unpinned: Condvar,
 }
 
 /// Where it is.
@@ -60,6 +62,8 @@ pub(crate) struct State {
     place: Option<usize>,
     physical: [CUstream; LANES],
     ring: Ring,
+    /// Whether the program has given it attributes, which its physical streams then have too.
+    attributed: bool,
     /// Calls under way at the present place, by threads that do not hold the lock meanwhile: it stays there.
     pub(crate) pins: u32,
     /// Whether anything was put into it since the legacy stream looked.
@@ -134,9 +138,11 @@ impl Logical {
                 place: None,
                 physical: [CUstream(null_mut()); LANES],
                 ring: Ring::none(),
+                attributed: false,
                 pins: 0,
                 new_work: false,
             }),
+            unpinned: Condvar::new(),
         }
     }
 
@@ -160,6 +166,7 @@ impl Logical {
             place: None,
             physical: [CUstream(null_mut()); LANES],
             ring,
+            attributed: false,
             pins: 0,
             new_work: false,
         };
@@ -222,10 +229,21 @@ impl Logical {
         }
     }
 
+    /// Waits until no other thread is putting work in where the stream is away. What such a call waits for, this
+    /// thread's next work in the same stream would have to wait for too.
+    pub(crate) fn until_it_can_move<'s>(&'s self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        self.unpinned
+            .wait_while(state, |state| state.place.is_some() && state.pins > 0)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Ends a piece of work that was done without the lock.
     pub(crate) fn end(&self) {
         let mut state = self.lock();
         state.pins = state.pins.saturating_sub(1);
+        if state.pins == 0 {
+            self.unpinned.notify_all();
+        }
         let Some(coroutine) = self.coroutine() else { return };
         match self.kind() {
             Kind::NonBlocking => {}
@@ -253,13 +271,30 @@ impl Logical {
         physical.into_iter().enumerate().filter(|(_, stream)| !stream.0.is_null()).collect()
     }
 
+    /// The program has given the stream attributes, at home: its physical ones get the same.
+    pub(crate) fn give_attributes(&self) {
+        let mut state = self.lock();
+        state.attributed = true;
+        for stream in state.physical.iter().filter(|stream| !stream.0.is_null()) {
+            cu!(cuStreamCopyAttributes(*stream, state.home));
+        }
+    }
+
     /// The program's stream is gone: its physical ones go back to their lanes when they have done their work.
     pub(crate) fn retire(&'static self) {
         let Some(coroutine) = self.coroutine() else { return };
         coroutine.streams().retain(|other| !core::ptr::eq(*other, self));
-        let priority = self.lock().priority;
+        let (priority, attributed) = {
+            let state = self.lock();
+            (state.priority, state.attributed)
+        };
         let streams = self.strip();
-        if !streams.is_empty() {
+        if attributed {
+            // Nobody else wants the attributes. What they have to do is done all the same.
+            for (_, stream) in streams {
+                cu!(cuStreamDestroy_v2(stream));
+            }
+        } else if !streams.is_empty() {
             background::order(Task::Rest { coroutine, priority, streams });
         }
     }
@@ -285,6 +320,9 @@ impl Logical {
                 }
                 return;
             };
+            if state.attributed {
+                cu!(cuStreamCopyAttributes(stream, state.home));
+            }
             state.physical[lane] = stream;
         }
         state.move_to(coroutine, Some(lane));

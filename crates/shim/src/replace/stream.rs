@@ -9,7 +9,8 @@ use crate::stream::Kind;
 use core::ffi::{c_int, c_uint};
 use detshare_cuda::DefaultStream;
 use detshare_cuda::types::{
-    CUcontext, CUgraph, CUgraphEdgeData, CUgraphNode, CUresult, CUstream, CUstream_flags, CUstreamCaptureMode,
+    CUcontext, CUgraph, CUgraphEdgeData, CUgraphNode, CUresult, CUstream, CUstream_flags, CUstreamAttrID,
+    CUstreamAttrValue, CUstreamCaptureMode,
 };
 
 replace! {
@@ -122,4 +123,30 @@ captures! {
         graph: CUgraph, after: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize,
         mode: CUstreamCaptureMode) begin;
     cuStreamEndCapture cuStreamEndCapture_ptsz(graph: *mut CUgraph) end;
+}
+
+/// The program has given a stream attributes, if the code says so.
+fn attributed(code: CUresult, stream: CUstream, default: DefaultStream) -> CUresult {
+    if active()
+        && is_ok(code)
+        && let Some(logical) = bind::find(stream, default)
+    {
+        logical.give_attributes();
+    }
+    code
+}
+
+replace! {
+    fn cuStreamSetAttribute(stream: CUstream, which: CUstreamAttrID, value: *const CUstreamAttrValue) {
+        attributed(cu!(cuStreamSetAttribute(stream, which, value)), stream, DefaultStream::Legacy)
+    }
+    fn cuStreamSetAttribute_ptsz(stream: CUstream, which: CUstreamAttrID, value: *const CUstreamAttrValue) {
+        attributed(cu!(cuStreamSetAttribute_ptsz(stream, which, value)), stream, DefaultStream::PerThread)
+    }
+    fn cuStreamCopyAttributes(to: CUstream, from: CUstream) {
+        attributed(cu!(cuStreamCopyAttributes(to, from)), to, DefaultStream::Legacy)
+    }
+    fn cuStreamCopyAttributes_ptsz(to: CUstream, from: CUstream) {
+        attributed(cu!(cuStreamCopyAttributes_ptsz(to, from)), to, DefaultStream::PerThread)
+    }
 }
