@@ -5,7 +5,33 @@ use crate::process::root;
 use anyhow::{Context, Result};
 use std::path::Path;
 
-const PROGRAMS: [&str; 6] = ["surface", "conformance", "instructions", "call_cost", "vector_add", build::STUB_DRIVER];
+const PROGRAMS: [&str; 12] = [
+    "surface",
+    "conformance",
+    "instructions",
+    "order",
+    "call_cost",
+    "move_cost",
+    "vector_add",
+    "slow_once",
+    "quota_probe",
+    "soak",
+    "detshare",
+    build::STUB_DRIVER,
+];
+
+/// Programs that must compute the same bits with another lane at every launch.
+const VERIFIED: [&str; 9] = [
+    "torch_eager",
+    "torch_graphs",
+    "torch_compile",
+    "llm_decode",
+    "train_transformer",
+    "train_resnet",
+    "generate_text",
+    "jax_train",
+    "cupy_kernels",
+];
 
 /// The programs' checks; `run.py` fills in what stands in braces.
 const CHECKS: &str = r#"[
@@ -17,6 +43,15 @@ const CHECKS: &str = r#"[
   "command": ["bin/conformance", "--driver", "{driver}", "--out", "{out}"]},
  {"name": "conformance_shim", "timeout_s": 300,
   "command": ["bin/conformance", "--driver", "{shim}", "--out", "{out}"]},
+ {"name": "conformance_moving", "timeout_s": 500,
+  "command": ["sh", "-c", "bin/conformance --driver {driver} --out {out}.bare > /dev/null; DETSHARE_SCHEDULE=random:1 bin/conformance --driver {shim} --out {out} --same-codes-as {out}.bare"]},
+ {"name": "order", "timeout_s": 120,
+  "command": ["bin/order", "--driver", "{driver}", "--programs", "1000", "--jobs", "8", "--out", "{out}"]},
+ {"name": "order_moving", "timeout_s": 180,
+  "command": ["env", "DETSHARE_SCHEDULE=random:1", "bin/order", "--driver", "{shim}", "--programs", "1000", "--jobs", "8",
+              "--out", "{out}"]},
+ {"name": "move_cost", "timeout_s": 240,
+  "command": ["bin/move_cost", "--driver", "{driver}", "--shim", "{shim}", "--out", "{out}"]},
  {"name": "instructions", "timeout_s": 120,
   "command": ["bin/instructions", "--driver", "{driver}", "--out", "{out}", "cases"]},
  {"name": "vector_add", "timeout_s": 60, "command": ["bin/vector_add"]},
@@ -36,6 +71,18 @@ const CHECKS: &str = r#"[
 ]
 "#;
 
+/// The checks, and one for each program that is verified.
+fn checks() -> String {
+    let verified = VERIFIED.map(|name| {
+        let command =
+            format!("bin/detshare verify --format json --timeout 120s -- python3 workloads/{name}.py > {{out}}");
+        let check =
+            serde_json::json!({ "name": format!("verify_{name}"), "timeout_s": 300, "command": ["sh", "-c", command] });
+        format!(",\n {check}")
+    });
+    format!("{}{}\n]\n", CHECKS.trim_end().trim_end_matches(']').trim_end(), verified.concat())
+}
+
 pub(crate) fn run(folder: &Path) -> Result<()> {
     let built = build::portable()?;
     for inner in ["lib", "bin", "workloads", "cases"] {
@@ -49,7 +96,7 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
         std::fs::copy(built.join(name), folder.join("bin").join(name))?;
     }
     copy_all(&root().join("crates/softgpu/tests/instructions/cases"), "ptx", &folder.join("cases"))?;
-    std::fs::write(folder.join("bin/checks.json"), CHECKS)?;
+    std::fs::write(folder.join("bin/checks.json"), checks())?;
     std::fs::copy(root().join("bench/gpu/run.py"), folder.join("run.py"))?;
     copy_all(&root().join("workloads"), "py", &folder.join("workloads"))?;
     println!("{}: run it on the GPU machine by `python3 run.py`", folder.display());

@@ -52,10 +52,16 @@ fn command(program: impl AsRef<OsStr>, built: &Path, way: Way) -> Command {
     command
 }
 
-/// The driver API, test by test.
+/// The driver API, test by test; through the shim with the same codes as without it.
 pub(crate) fn conformance(built: &Path, way: Way) -> Result<()> {
+    let verdicts = target().join("conformance.json");
     let mut program = command(built.join("conformance"), built, way);
-    summarised(program.arg("--driver").arg(way.library(built)), "conformance")
+    program.arg("--driver").arg(way.library(built));
+    match way {
+        Way::Directly => program.arg("--out").arg(verdicts),
+        Way::ThroughShim | Way::Moving => program.arg("--same-codes-as").arg(verdicts),
+    };
+    summarised(&mut program, "conformance")
 }
 
 /// The conformance suite under valgrind: no access where there is nothing, and nothing lost. Minutes, so not part

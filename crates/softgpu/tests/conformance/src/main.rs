@@ -11,6 +11,7 @@
 
 #[macro_use]
 mod call;
+mod codes;
 mod gpu;
 mod graph_parts;
 mod kernels;
@@ -82,6 +83,9 @@ struct Arguments {
     /// Where to write the verdicts as JSON
     #[arg(long)]
     out: Option<PathBuf>,
+    /// Fail where a test noted other codes than in these verdicts of another driver
+    #[arg(long)]
+    same_codes_as: Option<PathBuf>,
     /// How many seconds one test may take
     #[arg(long, default_value_t = runner::TIME_LIMIT_S)]
     limit: u32,
@@ -97,7 +101,9 @@ fn main() -> Result<ExitCode> {
     let wanted = |name: &str| arguments.filters.is_empty() || arguments.filters.iter().any(|part| name.contains(part));
     let tests = TABLES.iter().flat_map(|table| table.iter()).filter(|(name, _)| wanted(name));
     match arguments.driver.filter(|_| !arguments.list) {
-        Some(driver) => run(&driver, tests, arguments.limit, arguments.out.as_deref()),
+        Some(driver) => {
+            run(&driver, tests, arguments.limit, arguments.out.as_deref(), arguments.same_codes_as.as_deref())
+        }
         None => {
             tests.for_each(|(name, _)| println!("{name}"));
             Ok(ExitCode::SUCCESS)
@@ -105,11 +111,21 @@ fn main() -> Result<ExitCode> {
     }
 }
 
-fn run<'a>(driver: &Path, tests: impl Iterator<Item = &'a Test>, limit: u32, out: Option<&Path>) -> Result<ExitCode> {
+fn run<'a>(
+    driver: &Path,
+    tests: impl Iterator<Item = &'a Test>,
+    limit: u32,
+    out: Option<&Path>,
+    same_codes_as: Option<&Path>,
+) -> Result<ExitCode> {
+    let others = same_codes_as.map(codes::read).transpose()?;
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     let mut verdicts = Vec::new();
     for test in tests {
-        let report = runner::run(driver, test, limit)?;
+        let mut report = runner::run(driver, test, limit)?;
+        if let Some(difference) = others.as_ref().and_then(|others| codes::difference(others, &report)) {
+            report.fail(difference);
+        }
         match report.verdict {
             runner::Verdict::Ok => passed += 1,
             runner::Verdict::Failed => failed += 1,

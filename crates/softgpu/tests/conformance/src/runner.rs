@@ -49,6 +49,20 @@ impl Verdict {
 }
 
 impl Report {
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(crate) fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// It failed for a reason that the test itself could not know.
+    pub(crate) fn fail(&mut self, why: String) {
+        self.verdict = Verdict::Failed;
+        self.detail = why;
+    }
+
     pub(crate) fn as_json(&self) -> Value {
         json!({ "name": self.name, "verdict": self.verdict.name(), "detail": self.detail, "notes": self.notes })
     }
