@@ -1,21 +1,25 @@
-//! `libcuda.so.1` for tenants: stands in for the CUDA driver and forwards to it.
+//! `libcuda.so.1` for tenants: stands in for the CUDA driver, and binds a program's streams to lanes.
 //!
 //! A program loads this library in place of the driver (`LD_PRELOAD`, or first on `LD_LIBRARY_PATH`) and
 //! notices nothing: every function that the driver exports is exported here and ends in the real function,
 //! with the same arguments and the same result.
 //!
-//! * `treatment` decides for each function: forward, observe or replace.
-//! * `entries` are the exported functions, made from that table at build time. A forwarding entry is one
-//!   jump through its *slot*; no signature is involved, so none can be wrong.
+//! * `treatment` decides for each function what its entry does; `entries` are the exported functions, made from
+//!   that table at build time. A forwarding entry is one jump through its *slot*; no signature is involved, so
+//!   none can be wrong.
 //! * `resolve` opens the real driver at the first call, whichever it is, and fills the slots; `opening` keeps
-//!   that apart from a fork.
-//! * `replace` has the functions with code of our own; `no_driver` answers where there is no driver.
-//! * `quota` holds a process to the device memory that it may have.
+//!   that apart from a fork; `no_driver` answers where there is no driver.
+//! * `coroutine` is a primary context as the program sees it: its logical streams (`stream`), found by `handles`,
+//!   and its `lane`s. `bind` says where a call goes that takes a stream, `schedule` which lane a launch gets,
+//!   `kernel` which lanes can hold it, `watchdog` which kernels do badly there. `graph` has the copies of graphs.
+//!   `background` makes what launches need before they need it.
+//! * `replace` has the functions with code of our own, by theme; `call` calls the driver from there.
+//! * `quota` limits what can be allocated, `digest` records what leaves the GPU.
 //! * `stats` counts and writes the counts at exit; `settings` is what the environment asked for.
 //!
 //! The library lives in other people's processes: it never prints (unless `DETSHARE_LOG` is set), never
-//! panics across the C boundary, takes no lock once the driver is open, and works from any thread, in a forked child, and while the
-//! process exits.
+//! panics across the C boundary, shares no lock between streams on a launch, and works from any thread, in a forked
+//! child, and while the process exits.
 
 #![warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "it lives in other people's processes")]
 

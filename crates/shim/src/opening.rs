@@ -1,8 +1,8 @@
 //! Keeps the opening of the driver and a fork apart.
 //!
 //! A child that is forked while another thread is inside the loader inherits a loader in the middle of its
-//! work, and opening the driver there ends the process. So a fork waits until the driver is open. This is the
-//! only lock of the library; once the driver is open, calls do not come near it.
+//! work, and opening the driver there ends the process. So a fork waits until the driver is open. Once it is, calls
+//! do not come near this lock.
 
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
