@@ -115,7 +115,7 @@ pub(crate) fn launch(
     let wanted = coroutine.choose();
     let lane = if kernel::fits(function, shape, coroutine, wanted) { wanted } else { FULL };
     logical.go(&mut state, coroutine, lane);
-    coroutine.lanes[state.lane()].used();
+    state.note_launch(coroutine);
     let at = if state.is_home() { stream } else { state.handle() };
     match kernel::to_be_timed(function, shape) {
         None => call(at),
@@ -133,13 +133,15 @@ pub(crate) fn launch_graph(
     let logical = find(stream, default).ok_or(stream)?;
     let coroutine = logical.coroutine().ok_or(stream)?;
     let mut state = logical.begin();
-    if capturing() {
+    let lane = if capturing() {
         state = logical.until_it_can_move(state);
         state.go_home(coroutine);
-        return Err(stream);
-    }
+        FULL
+    } else {
+        coroutine.choose()
+    };
     let at = if state.is_home() { stream } else { state.handle() };
-    Ok(body(logical, coroutine, coroutine.choose(), at))
+    Ok(body(logical, coroutine, lane, at))
 }
 
 thread_local! {

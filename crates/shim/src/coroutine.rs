@@ -4,9 +4,9 @@
 use crate::background::{self, Task};
 use crate::call::is_ok;
 use crate::handles::Handles;
-use crate::lane::{LANES, Lane};
+use crate::lane::{FULL, LANES, Lane};
 use crate::schedule::Schedule;
-use crate::stream::{Kind, Logical, Ring};
+use crate::stream::{Kind, Logical, Ring, State};
 use crate::{graph, lane, log, settings, watchdog};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -20,6 +20,8 @@ const DEVICES: usize = 16;
 const READY_RINGS: usize = 4;
 
 static COROUTINES: [Coroutine; DEVICES] = [const { Coroutine::none() }; DEVICES];
+/// How many of them were ever used; mostly one.
+static USED: AtomicUsize = AtomicUsize::new(0);
 /// Whether there is anything to bind. Off in a forked child, where the driver does not work.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 
@@ -41,12 +43,13 @@ pub(crate) struct Coroutine {
     built: Mutex<bool>,
     building: Condvar,
     late: AtomicBool,
+    named_lane: AtomicUsize,
     pub(crate) legacy: Logical,
     streams: Mutex<Vec<&'static Logical>>,
     rings: Mutex<Vec<Ring>>,
     ordering_rings: AtomicBool,
     /// Counts what is put into the legacy stream, so that blocking streams know whether there was anything.
-    pub(crate) legacy_work: AtomicU64,
+    legacy_work: AtomicU64,
     /// Whether anything was put into a blocking stream since the legacy stream looked.
     pub(crate) blocking_work: AtomicBool,
     /// How many streams are on a lane and not at home.
@@ -70,7 +73,8 @@ pub(crate) fn of(context: CUcontext) -> Option<&'static Coroutine> {
     if context.0.is_null() {
         return None;
     }
-    COROUTINES.iter().find(|coroutine| coroutine.context().0 == context.0)
+    let used = USED.load(Ordering::Relaxed);
+    COROUTINES[..used].iter().find(|coroutine| coroutine.context().0 == context.0)
 }
 
 /// The coroutine of the calling thread's context.
@@ -131,6 +135,7 @@ impl Coroutine {
             built: Mutex::new(false),
             building: Condvar::new(),
             late: AtomicBool::new(false),
+            named_lane: AtomicUsize::new(FULL),
             legacy: Logical::none(),
             streams: Mutex::new(Vec::new()),
             rings: Mutex::new(Vec::new()),
@@ -153,6 +158,7 @@ impl Coroutine {
         self.device.store(device.0, Ordering::Relaxed);
         self.era.fetch_add(1, Ordering::Relaxed);
         self.legacy.prepare(self, Kind::Legacy, Kind::LEGACY_HANDLE, 0, Ring::none());
+        USED.fetch_max(usize::try_from(device.0).map_or(0, |index| index + 1), Ordering::Relaxed);
         // Pairs with the acquire in `context`: who finds it finds the legacy stream prepared.
         self.context.store(context.0, Ordering::Release);
         ACTIVE.store(true, Ordering::Release);
@@ -181,6 +187,7 @@ impl Coroutine {
 
     /// The lanes are made.
     pub(crate) fn lanes_are_made(&self) {
+        self.find_named_lane();
         *self.built.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.building.notify_all();
     }
@@ -241,6 +248,26 @@ impl Coroutine {
         self.streams().iter().copied().filter(|logical| logical.kind().is_blocking()).collect()
     }
 
+    /// How much was put into the legacy stream so far.
+    pub(crate) fn legacy_work(&self) -> u64 {
+        self.legacy_work.load(Ordering::Acquire)
+    }
+
+    /// Something was put into the legacy stream, whose lock is held: so nobody else counts.
+    pub(crate) fn note_legacy_work(&self, _held: &State) {
+        let work = self.legacy_work.load(Ordering::Relaxed);
+        // Pairs with the acquire above.
+        self.legacy_work.store(work + 1, Ordering::Release);
+    }
+
+    /// Launches of kernels and graphs on a lane. Streams that are just being used are left out: at exit their threads
+    /// may never let go.
+    pub(crate) fn launches(&self, lane: usize) -> u64 {
+        let streams = self.streams.try_lock().map(|streams| streams.clone()).unwrap_or_default();
+        let alive = streams.into_iter().chain([&self.legacy]).filter_map(Logical::try_lock);
+        self.lanes[lane].launches() + alive.map(|state| state.launches()[lane]).sum::<u64>()
+    }
+
     /// Looks after a stream that the program has just made in this context.
     pub(crate) fn adopt(&'static self, stream: CUstream, kind: Kind, priority: i32) {
         let ring = Ring::make().unwrap_or_else(Ring::none);
@@ -271,9 +298,23 @@ impl Coroutine {
         }
     }
 
-    /// The lane of that name, once it is ready.
-    pub(crate) fn lane_named(&self, name: &str) -> Option<usize> {
-        self.lanes.iter().enumerate().position(|(index, lane)| lane.is_ready() && lane::name(index, lane) == name)
+    /// The lane that the schedule names, or `full`.
+    pub(crate) fn named_lane(&self) -> usize {
+        self.named_lane.load(Ordering::Relaxed)
+    }
+
+    /// Looks for it.
+    fn find_named_lane(&self) {
+        let Some(Schedule::Lane(wanted)) = &settings::get().schedule else { return };
+        let found = self
+            .lanes
+            .iter()
+            .enumerate()
+            .position(|(index, lane)| lane.is_ready() && lane::name(index, lane) == *wanted);
+        if found.is_none() {
+            log::line(format_args!("there is no lane {wanted}: everything runs on all SMs"));
+        }
+        self.named_lane.store(found.unwrap_or(FULL), Ordering::Relaxed);
     }
 
     /// The lane for the next launch.

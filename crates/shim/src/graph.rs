@@ -50,8 +50,11 @@ pub(crate) struct Copies {
 /// The launch before. The driver lets one executable run once at a time; copies of it would run side by side.
 struct Last {
     stream: *const Logical,
+    /// Whose copy it was, [`FULL`] for the original.
     lane: usize,
+    /// Recorded behind it, where it is launched into more than one stream.
     event: Option<CUevent>,
+    shared: bool,
     ring: Ring,
 }
 
@@ -67,7 +70,13 @@ impl Default for Copies {
             any: AtomicBool::new(false),
             segments: Mutex::new(Vec::new()),
             template: Mutex::new(Template::none()),
-            last: Mutex::new(Last { stream: core::ptr::null(), lane: FULL, event: None, ring: Ring::none() }),
+            last: Mutex::new(Last {
+                stream: core::ptr::null(),
+                lane: FULL,
+                event: None,
+                shared: false,
+                ring: Ring::none(),
+            }),
         }
     }
 }
@@ -82,7 +91,8 @@ impl Copies {
     }
 
     fn copy(&self, lane: usize) -> Option<CUgraphExec> {
-        let copy = self.ready[lane].load(Ordering::Acquire);
+        // There is none for launches in segments.
+        let copy = self.ready.get(lane)?.load(Ordering::Acquire);
         (!copy.is_null()).then_some(CUgraphExec(copy))
     }
 
@@ -141,13 +151,19 @@ impl Copies {
             self.order(original.0.addr(), coroutine, lane);
         }
         if self.any.load(Ordering::Acquire) {
-            let last = self.last();
+            let mut last = self.last();
             let taken = copy.map_or(FULL, |_| lane);
-            if taken != last.lane && !core::ptr::eq(last.stream, logical) && !last.stream.is_null() {
-                match last.event {
-                    Some(event) => _ = cu!(cuStreamWaitEvent(at, event, 0)),
-                    // The one before was the original, from the time before there were copies.
-                    None => copy = None,
+            if !last.stream.is_null() && !core::ptr::eq(last.stream, logical) {
+                last.shared = true;
+                if taken != last.lane {
+                    match last.event {
+                        Some(event) => _ = cu!(cuStreamWaitEvent(at, event, 0)),
+                        // The same one again: the driver sees to the order.
+                        None if last.lane == FULL => copy = None,
+                        None => {
+                            return Picked { executable: self.copy(last.lane).unwrap_or(original), lane: last.lane };
+                        }
+                    }
                 }
             }
         }
@@ -160,7 +176,7 @@ impl Copies {
     /// Notes a launch on a lane, or in segments.
     pub(crate) fn launched(&self, lane: usize, logical: &'static Logical, at: CUstream) {
         let mut last = self.last();
-        last.event = if self.any.load(Ordering::Acquire) { last.ring.record(at) } else { None };
+        last.event = if last.shared || lane == IN_SEGMENTS { last.ring.record(at) } else { None };
         last.stream = logical;
         last.lane = lane;
     }
@@ -192,6 +208,7 @@ impl Copies {
         let picked = picked?;
         let mut last = self.last();
         if !core::ptr::eq(last.stream, logical) && !last.stream.is_null() {
+            last.shared = true;
             cu!(cuStreamWaitEvent(at, last.event?, 0));
         }
         if last.ring.is_none() {
@@ -298,10 +315,18 @@ impl Copies {
 
     fn drop_copy(&self, lane: usize) {
         let copy = CUgraphExec(self.ready[lane].swap(null_mut(), Ordering::AcqRel));
-        if !copy.0.is_null() {
-            cu!(cuGraphExecDestroy(copy));
-            NOT_COPIED.fetch_add(1, Ordering::Relaxed);
+        if copy.0.is_null() {
+            return;
         }
+        let mut last = self.last();
+        if last.lane == lane && last.event.is_none() {
+            // What comes next could not be put behind it any more.
+            cu!(cuCtxSynchronize());
+            last.lane = FULL;
+        }
+        drop(last);
+        cu!(cuGraphExecDestroy(copy));
+        NOT_COPIED.fetch_add(1, Ordering::Relaxed);
     }
 
     fn destroy(&self) {
@@ -316,7 +341,7 @@ impl Copies {
         template.destroy();
         let mut last = self.last();
         core::mem::replace(&mut last.ring, Ring::none()).destroy();
-        (last.stream, last.lane, last.event) = (core::ptr::null(), FULL, None);
+        (last.stream, last.lane, last.event, last.shared) = (core::ptr::null(), FULL, None, false);
     }
 }
 

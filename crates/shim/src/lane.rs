@@ -44,8 +44,8 @@ pub(crate) struct Lane {
     bytes: AtomicU64,
     /// Whether a launch has been sent here: graphs are copied for such lanes.
     in_use: AtomicBool,
-    /// Launches of kernels and graphs.
-    pub(crate) launches: AtomicU64,
+    /// Launches of graphs, and of kernels in streams that are gone.
+    launches: AtomicU64,
 }
 
 /// A stream that nobody uses.
@@ -95,9 +95,17 @@ impl Lane {
         self.in_use.load(Ordering::Relaxed)
     }
 
-    /// Counts a launch.
-    pub(crate) fn used(&self) {
-        self.launches.fetch_add(1, Ordering::Relaxed);
+    /// Counts launches.
+    pub(crate) fn add_launches(&self, launches: u64) {
+        self.launches.fetch_add(launches, Ordering::Relaxed);
+    }
+
+    pub(crate) fn launches(&self) -> u64 {
+        self.launches.load(Ordering::Relaxed)
+    }
+
+    /// There are launches here.
+    pub(crate) fn note_use(&self) {
         if !self.is_in_use() {
             self.in_use.store(true, Ordering::Relaxed);
         }

@@ -40,7 +40,7 @@ impl Schedule {
                 static NEXT: AtomicUsize = AtomicUsize::new(0);
                 NEXT.fetch_add(1, Ordering::Relaxed) % LANES
             }
-            Self::Lane(name) => coroutine.lane_named(name).unwrap_or(FULL),
+            Self::Lane(_) => coroutine.named_lane(),
         };
         if coroutine.lanes[lane].is_ready() { lane } else { FULL }
     }

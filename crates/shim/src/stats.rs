@@ -160,7 +160,7 @@ fn lanes() -> String {
                 json(&lane::name(index, lane)),
                 lane.width(),
                 lane.bytes(),
-                lane.launches.load(Ordering::Relaxed),
+                coroutine.launches(index),
             )
         });
         let _ = write!(

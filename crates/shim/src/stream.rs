@@ -61,6 +61,8 @@ pub(crate) struct State {
     /// The lane whose stream it is on; None at home.
     place: Option<usize>,
     physical: [CUstream; LANES],
+    /// Kernels launched on each lane.
+    launches: [u64; LANES],
     ring: Ring,
     /// Whether the program has given it attributes, which its physical streams then have too.
     attributed: bool,
@@ -137,6 +139,7 @@ impl Logical {
                 priority: 0,
                 place: None,
                 physical: [CUstream(null_mut()); LANES],
+                launches: [0; LANES],
                 ring: Ring::none(),
                 attributed: false,
                 pins: 0,
@@ -165,6 +168,7 @@ impl Logical {
             priority,
             place: None,
             physical: [CUstream(null_mut()); LANES],
+            launches: [0; LANES],
             ring,
             attributed: false,
             pins: 0,
@@ -196,6 +200,11 @@ impl Logical {
             && self.era.load(Ordering::Relaxed) == coroutine.era()
     }
 
+    /// The lock, if nobody holds it.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
+        self.state.try_lock().ok()
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -208,12 +217,11 @@ impl Logical {
             Kind::Legacy => {
                 let mut state = self.lock();
                 state.order_behind_blocking_streams(coroutine);
-                // Pairs with the acquire below.
-                coroutine.legacy_work.fetch_add(1, Ordering::Release);
+                coroutine.note_legacy_work(&state);
                 state
             }
             Kind::Blocking | Kind::PerThread => {
-                let work = coroutine.legacy_work.load(Ordering::Acquire);
+                let work = coroutine.legacy_work();
                 let mut state = if self.legacy_seen.load(Ordering::Relaxed) == work {
                     self.lock()
                 } else {
@@ -247,7 +255,7 @@ impl Logical {
         let Some(coroutine) = self.coroutine() else { return };
         match self.kind() {
             Kind::NonBlocking => {}
-            Kind::Legacy => _ = coroutine.legacy_work.fetch_add(1, Ordering::Release),
+            Kind::Legacy => coroutine.note_legacy_work(&state),
             Kind::Blocking | Kind::PerThread => state.note_work(coroutine),
         }
     }
@@ -265,6 +273,11 @@ impl Logical {
             && let Some(coroutine) = self.coroutine()
         {
             coroutine.away.fetch_sub(1, Ordering::AcqRel);
+        }
+        if let Some(coroutine) = self.coroutine() {
+            for (lane, launches) in coroutine.lanes.iter().zip(core::mem::take(&mut state.launches)) {
+                lane.add_launches(launches);
+            }
         }
         core::mem::replace(&mut state.ring, Ring::none()).destroy();
         let physical = core::mem::replace(&mut state.physical, [CUstream(null_mut()); LANES]);
@@ -342,6 +355,17 @@ impl State {
     /// The lane that it is on.
     pub(crate) fn lane(&self) -> usize {
         self.place.unwrap_or(FULL)
+    }
+
+    /// Counts a kernel where the stream is.
+    pub(crate) fn note_launch(&mut self, coroutine: &Coroutine) {
+        self.launches[self.lane()] += 1;
+        coroutine.lanes[self.lane()].note_use();
+    }
+
+    /// Kernels launched on each lane.
+    pub(crate) fn launches(&self) -> &[u64; LANES] {
+        &self.launches
     }
 
     fn at(&self, place: Option<usize>) -> CUstream {

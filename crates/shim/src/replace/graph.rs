@@ -3,7 +3,7 @@
 use super::replace;
 use crate::bind;
 use crate::call::is_ok;
-use crate::coroutine::{self, active};
+use crate::coroutine::{self, Coroutine, active};
 use crate::entries::counter;
 use crate::graph::{self, EXECUTABLES, IN_SEGMENTS, bound, with_current};
 use crate::stats::count;
@@ -180,7 +180,7 @@ fn launch(
                 if !is_ok(code) {
                     break;
                 }
-                coroutine.lanes[segment.lane].used();
+                note_launch(coroutine, segment.lane);
             }
             copies.launched(IN_SEGMENTS, logical, at);
             return code;
@@ -190,10 +190,15 @@ fn launch(
         if is_ok(code) {
             copies.launched(picked.lane, logical, at);
         }
-        coroutine.lanes[picked.lane].used();
+        note_launch(coroutine, picked.lane);
         code
     })
     .unwrap_or_else(|handle| call(executable, handle))
+}
+
+fn note_launch(coroutine: &Coroutine, lane: usize) {
+    coroutine.lanes[lane].add_launches(1);
+    coroutine.lanes[lane].note_use();
 }
 
 fn updated(code: CUresult, executable: CUgraphExec, graph: CUgraph) -> CUresult {
