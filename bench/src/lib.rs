@@ -1,4 +1,8 @@
-//! What the benchmarks share: calls of an opened driver that stop at an error.
+//! What the benchmarks share: calls of an opened driver that stop at an error, figures and what they were taken on.
+
+pub mod figures;
+pub mod machine;
+pub mod program;
 
 use anyhow::{Result, ensure};
 use detshare_cuda::result_name;

@@ -305,12 +305,12 @@ impl Coroutine {
 
     /// Looks for it.
     fn find_named_lane(&self) {
-        let Some(Schedule::Lane(wanted)) = &settings::get().schedule else { return };
+        let Some(wanted) = settings::get().schedule.as_ref().and_then(Schedule::name) else { return };
         let found = self
             .lanes
             .iter()
             .enumerate()
-            .position(|(index, lane)| lane.is_ready() && lane::name(index, lane) == *wanted);
+            .position(|(index, lane)| lane.is_ready() && lane::name(index, lane) == wanted);
         if found.is_none() {
             log::line(format_args!("there is no lane {wanted}: everything runs on all SMs"));
         }

@@ -2,7 +2,7 @@
 //!
 //! * `full`: always the whole GPU. The lanes are made and stay unused.
 //! * `random:SEED`: any lane that is ready, another one at each launch.
-//! * `cycle`: one lane after the other.
+//! * `cycle`: one lane after the other; `cycle:NAME`: `full` and that lane in turn.
 //! * a lane's name, such as `front32` or `rest96`: always that one.
 
 use crate::coroutine::Coroutine;
@@ -16,6 +16,7 @@ pub(crate) enum Schedule {
     Full,
     Random(u64),
     Cycle,
+    Between(String),
     Lane(String),
 }
 
@@ -24,10 +25,19 @@ impl Schedule {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         match text.split_once(':') {
             Some(("random", seed)) => seed.parse().ok().map(Self::Random),
+            Some(("cycle", name)) => Some(Self::Between(name.into())),
             None if text == "full" => Some(Self::Full),
             None if text == "cycle" => Some(Self::Cycle),
             None if text.starts_with("front") || text.starts_with("rest") => Some(Self::Lane(text.into())),
             _ => None,
+        }
+    }
+
+    /// The lane that it names.
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            Self::Between(name) | Self::Lane(name) => Some(name),
+            Self::Full | Self::Random(_) | Self::Cycle => None,
         }
     }
 
@@ -36,14 +46,19 @@ impl Schedule {
         let lane = match self {
             Self::Full => FULL,
             Self::Random(seed) => usize::try_from(random(*seed) % LANES as u64).unwrap_or(FULL),
-            Self::Cycle => {
-                static NEXT: AtomicUsize = AtomicUsize::new(0);
-                NEXT.fetch_add(1, Ordering::Relaxed) % LANES
-            }
+            Self::Cycle => turn() % LANES,
+            Self::Between(_) if turn() % 2 == 0 => FULL,
+            Self::Between(_) => coroutine.named_lane(),
             Self::Lane(_) => coroutine.named_lane(),
         };
         if coroutine.lanes[lane].is_ready() { lane } else { FULL }
     }
+}
+
+/// Counts choices.
+fn turn() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// A random number; each thread has a series of its own.

@@ -134,5 +134,9 @@ pub(crate) fn find(stream: CUstream) -> Outcome<Arc<Stream>> {
     if stream == PER_THREAD {
         return Ok(context::current()?.thread_stream());
     }
-    STREAMS.get(stream.0.addr()).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+    let found = STREAMS.get(stream.0.addr()).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
+    if found.context.is_destroyed() {
+        return Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    }
+    Ok(found)
 }

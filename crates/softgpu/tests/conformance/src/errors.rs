@@ -24,8 +24,8 @@ tests! { errors:
     device_can_be_asked_after_a_fault,
     what_is_left_after_a_fault,
     destroyed_stream_is_refused,
-    event_of_another_context_is_refused,
-    stream_of_a_destroyed_context_is_refused,
+    event_of_another_context_is_not_recorded,
+    stream_of_a_destroyed_context_says_so,
 }
 
 /// All of the header's codes lie below.
@@ -194,25 +194,27 @@ fn what_is_left_after_a_fault(driver: &Driver) -> Outcome {
     Ok(())
 }
 
+/// A real driver follows the handle, and the process ends there.
 fn destroyed_stream_is_refused(driver: &Driver) -> Outcome {
     let gpu = Gpu::new(driver)?;
+    if !gpu.name()?.contains("Software") {
+        skip!("a real driver follows the handle");
+    }
     let [empty] = gpu.kernels([c"empty"])?;
     let (stream, event) = (gpu.stream(NON_BLOCKING)?, gpu.event()?);
     gpu.launch(empty, 1, stream, &[])?;
     ok!(driver, cuStreamDestroy_v2(stream));
-    noted!(driver, cuStreamQuery(stream), "a destroyed stream");
-    noted!(driver, cuStreamSynchronize(stream), "a destroyed stream");
-    noted!(driver, cuEventRecord(event, stream), "a destroyed stream");
-    noted!(driver, cuStreamWaitEvent(stream, event, 0), "a destroyed stream");
-    note!(
-        "a destroyed stream: a launch gives {}",
-        describe(gpu.try_launch(empty, (1, 1, 1), (1, 1, 1), 0, stream, &[])?)
-    );
-    noted!(driver, cuStreamDestroy_v2(stream), "a destroyed stream");
+    expect!(driver, cuStreamQuery(stream) => CUDA_ERROR_INVALID_HANDLE);
+    expect!(driver, cuStreamSynchronize(stream) => CUDA_ERROR_INVALID_HANDLE);
+    expect!(driver, cuEventRecord(event, stream) => CUDA_ERROR_INVALID_HANDLE);
+    expect!(driver, cuStreamWaitEvent(stream, event, 0) => CUDA_ERROR_INVALID_HANDLE);
+    let launched = gpu.try_launch(empty, (1, 1, 1), (1, 1, 1), 0, stream, &[])?;
+    ensure!(launched == CUresult::CUDA_ERROR_INVALID_HANDLE, "a launch gives {}", describe(launched));
+    expect!(driver, cuStreamDestroy_v2(stream) => CUDA_ERROR_INVALID_HANDLE);
     gpu.synchronise()
 }
 
-fn event_of_another_context_is_refused(driver: &Driver) -> Outcome {
+fn event_of_another_context_is_not_recorded(driver: &Driver) -> Outcome {
     let gpu = Gpu::new(driver)?;
     let [empty] = gpu.kernels([c"empty"])?;
     let (stream, mut other, mut before) = (gpu.stream(NON_BLOCKING)?, NO_CONTEXT, NO_CONTEXT);
@@ -220,26 +222,22 @@ fn event_of_another_context_is_refused(driver: &Driver) -> Outcome {
     ok!(driver, cuCtxCreate_v2(&raw mut other, 0, gpu.device));
     let theirs = gpu.event()?;
     ok!(driver, cuCtxPopCurrent_v2(&raw mut before));
-    noted!(driver, cuEventRecord(theirs, stream), "an event of another context");
-    noted!(driver, cuStreamWaitEvent(stream, theirs, 0), "an event of another context");
-    noted!(driver, cuEventQuery(theirs), "an event of another context");
+    expect!(driver, cuEventRecord(theirs, stream) => CUDA_ERROR_INVALID_HANDLE);
+    // Waiting and asking are allowed.
+    ok!(driver, cuStreamWaitEvent(stream, theirs, 0));
+    ok!(driver, cuEventQuery(theirs));
     gpu.launch(empty, 1, stream, &[])?;
     gpu.wait(stream)
 }
 
-fn stream_of_a_destroyed_context_is_refused(driver: &Driver) -> Outcome {
+fn stream_of_a_destroyed_context_says_so(driver: &Driver) -> Outcome {
     let gpu = Gpu::new(driver)?;
-    let [empty] = gpu.kernels([c"empty"])?;
     let mut other = NO_CONTEXT;
     ok!(driver, cuCtxCreate_v2(&raw mut other, 0, gpu.device));
     let theirs = gpu.stream(NON_BLOCKING)?;
     ok!(driver, cuCtxDestroy_v2(other));
     ok!(driver, cuCtxSetCurrent(gpu.context));
-    noted!(driver, cuStreamQuery(theirs), "a stream of a destroyed context");
-    noted!(driver, cuStreamSynchronize(theirs), "a stream of a destroyed context");
-    note!(
-        "a stream of a destroyed context: a launch gives {}",
-        describe(gpu.try_launch(empty, (1, 1, 1), (1, 1, 1), 0, theirs, &[])?)
-    );
+    // Other calls than this one end the process with a real driver.
+    expect!(driver, cuStreamQuery(theirs) => CUDA_ERROR_CONTEXT_IS_DESTROYED);
     gpu.synchronise()
 }

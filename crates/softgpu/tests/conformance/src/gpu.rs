@@ -87,6 +87,14 @@ impl<'d> Gpu<'d> {
         Ok(Self { driver, device, context })
     }
 
+    /// The device's name.
+    #[track_caller]
+    pub(crate) fn name(&self) -> Result<String> {
+        let mut name = [0; 256];
+        ok!(self, cuDeviceGetName(name.as_mut_ptr(), 256, self.device));
+        Ok(text(&name))
+    }
+
     #[track_caller]
     pub(crate) fn attribute(&self, attribute: CUdevice_attribute) -> Result<c_int> {
         let mut value = -1;
