@@ -9,8 +9,11 @@ import os
 
 os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # must be set before cuBLAS starts
 
+import json
+import time
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -158,11 +161,14 @@ def capture(step):
     return graph
 
 
-def fetch_tokens(answers, step, count):
-    """Do `count` steps, and copy the new tokens to the host after each."""
+def fetch_tokens(answers, step, count, times):
+    """Do `count` steps, and copy the new tokens to the host after each; add how long each took."""
     for _ in range(count):
+        started = time.perf_counter()
         step()
-        yield answers.tokens.cpu()
+        tokens = answers.tokens.cpu()
+        times.append(time.perf_counter() - started)
+        yield tokens
 
 
 # Not under torch.use_deterministic_algorithms: all that runs here is deterministic as it is, since
@@ -186,10 +192,13 @@ def program(options, device=DEVICE):
 
     answers = Answers(model, prompts)
     eager_steps = options.tokens - 1 if options.eager else EAGER_STEPS
-    tokens = [answers.tokens.cpu(), *fetch_tokens(answers, answers.step, eager_steps)]
+    times = []
+    tokens = [answers.tokens.cpu(), *fetch_tokens(answers, answers.step, eager_steps, times)]
     if not options.eager:
-        graph = capture(answers.step)
-        tokens += fetch_tokens(answers, graph.replay, options.tokens - len(tokens))
+        graph, times = capture(answers.step), []
+        tokens += fetch_tokens(answers, graph.replay, options.tokens - len(tokens), times)
+    if options.times:
+        options.times.write_text(json.dumps(times) + "\n")
 
     token_bytes = workload.torch_bytes(tokens)
     logit_bytes = workload.torch_bytes([answers.logits])
@@ -210,6 +219,9 @@ def parse_arguments(arguments=None):
     parser.add_argument("--prompt", type=int, default=32, help="tokens of each prompt")
     parser.add_argument("--tokens", type=int, default=64, help="tokens of each answer")
     parser.add_argument("--eager", action="store_true", help="no CUDA graph")
+    parser.add_argument(
+        "--times", type=Path, metavar="FILE", help="write the seconds of each step to FILE, as JSON"
+    )
     options = parser.parse_args(arguments)
     if options.hidden % (2 * options.heads):
         parser.error("--hidden must be an even multiple of --heads")

@@ -45,13 +45,13 @@ const CHECKS: &str = r#"[
   "command": ["bin/conformance", "--driver", "{shim}", "--out", "{out}"]},
  {"name": "conformance_moving", "timeout_s": 500,
   "command": ["sh", "-c", "bin/conformance --driver {driver} --out {out}.bare > /dev/null; DETSHARE_SCHEDULE=random:1 bin/conformance --driver {shim} --out {out} --same-codes-as {out}.bare"]},
- {"name": "order", "timeout_s": 120,
-  "command": ["bin/order", "--driver", "{driver}", "--programs", "1000", "--jobs", "8", "--out", "{out}"]},
- {"name": "order_moving", "timeout_s": 180,
-  "command": ["env", "DETSHARE_SCHEDULE=random:1", "bin/order", "--driver", "{shim}", "--programs", "1000", "--jobs", "8",
-              "--out", "{out}"]},
  {"name": "move_cost", "timeout_s": 240,
   "command": ["bin/move_cost", "--driver", "{driver}", "--shim", "{shim}", "--out", "{out}"]},
+ {"name": "decode_cost", "timeout_s": 240,
+  "command": ["python3", "decode_cost.py", "--shim", "{shim}", "--out", "{out}"]},
+ {"name": "quota", "timeout_s": 60,
+  "command": ["env", "LD_PRELOAD={shim}", "DETSHARE_MEM=1GiB", "sh", "-c",
+              "bin/quota_probe init managed:1000000 create:2097152 map:1 retain:1 free:1 free:2 info unmap:1 info array:512:512 cube:64:64:64 mipmap:512:512:4 info free:3 free:4 free:5 node:1000000 any-node:1000000 info graph-free:6 graph-free:7 info && bin/quota_probe init capture:1000000 info graph-free:0 info alloc:2000000000"]},
  {"name": "instructions", "timeout_s": 120,
   "command": ["bin/instructions", "--driver", "{driver}", "--out", "{out}", "cases"]},
  {"name": "vector_add", "timeout_s": 60, "command": ["bin/vector_add"]},
@@ -97,7 +97,9 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
     }
     copy_all(&root().join("crates/softgpu/tests/instructions/cases"), "ptx", &folder.join("cases"))?;
     std::fs::write(folder.join("bin/checks.json"), checks())?;
-    std::fs::copy(root().join("bench/gpu/run.py"), folder.join("run.py"))?;
+    for script in ["run.py", "decode_cost.py"] {
+        std::fs::copy(root().join("bench/gpu").join(script), folder.join(script))?;
+    }
     copy_all(&root().join("workloads"), "py", &folder.join("workloads"))?;
     println!("{}: run it on the GPU machine by `python3 run.py`", folder.display());
     Ok(())

@@ -47,7 +47,7 @@ impl Schedule {
             Self::Full => FULL,
             Self::Random(seed) => usize::try_from(random(*seed) % LANES as u64).unwrap_or(FULL),
             Self::Cycle => turn() % LANES,
-            Self::Between(_) if turn() % 2 == 0 => FULL,
+            Self::Between(_) if turn().is_multiple_of(2) => FULL,
             Self::Between(_) => coroutine.named_lane(),
             Self::Lane(_) => coroutine.named_lane(),
         };
