@@ -1,8 +1,8 @@
 //! What we know of a handle that the program holds, found without a lock.
 //!
 //! A bucket is a list that only grows. An entry whose handle is gone stays where it is, with its value, and serves the
-//! next handle that falls into its bucket: so a reader that comes late finds memory that is still there, and the
-//! table is as large as the most handles that were alive at once.
+//! next handle that falls into its bucket: so a reader that comes late finds memory that is still there, and a bucket
+//! is as long as the most handles that were alive in it at once.
 
 #[cfg(not(loom))]
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};

@@ -51,7 +51,7 @@ impl VerifyError {
 
 /// Runs the program, compares and prints; returns the exit code.
 pub(crate) fn run(arguments: Arguments) -> Result<u8, VerifyError> {
-    let Settings { seeds, timeout, keep, format, program } = arguments.into();
+    let Settings { seeds, warm_up, timeout, keep, format, program } = arguments.into();
     let runner = Runner {
         shim: shim::find()?,
         // Before anything is there to clean up: signals still end us while this waits for input.
@@ -61,6 +61,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, VerifyError> {
         program,
         timeout,
     };
+    if warm_up {
+        runner.run(0, seeds.len() + 1, Kind::Plain)?;
+    }
     let findings = verify(&runner, &seeds)?;
     let program = runner.program.iter().map(|part| part.to_string_lossy().into_owned()).collect();
     let report = Report::new(findings, program, &runner.shim, runner.folder.kept());

@@ -20,6 +20,18 @@ fn identical() {
     assert_eq!(progress, ["run 1 of 3: plain", "run 2 of 3: moved, seed 1", "run 3 of 3: moved, seed 2"]);
 }
 
+/// The first run fills a cache and copies something else; with a warm-up nobody sees that.
+#[test]
+fn what_a_program_keeps_from_run_to_run() {
+    let stage = Stage::new();
+    let cache = stage.path("cache");
+    let cache = cache.display();
+    let script = format!("process 10 100 /bin/train; d=2; [ -e {cache} ] || d=1; touch {cache}; copy 1 0 64 $d");
+    assert_eq!(stage.verify(&["--warm-up"], &script).code, Some(0));
+    std::fs::remove_file(cache.to_string()).expect("the runs have made it");
+    assert_eq!(stage.verify(&[], &script).code, Some(2));
+}
+
 #[test]
 fn a_copy_that_differs_is_named() {
     let script = "process 10 100 /bin/train; copy 1 0 64 1; d=2; moved && d=255; copy 2 3 4096 $d; copy 3 0 64 3";

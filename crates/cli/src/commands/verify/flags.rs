@@ -35,6 +35,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..))]
     runs: u32,
 
+    /// Run the program once before, for what it keeps from run to run, such as compiled kernels
+    #[arg(long)]
+    warm_up: bool,
+
     /// End a run that takes longer than this, such as 90s or 5m
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     timeout: Option<Duration>,
@@ -66,6 +70,8 @@ pub(crate) enum Format {
 pub(crate) struct Settings {
     /// One for each moved run.
     pub(crate) seeds: Vec<u64>,
+    /// Whether a run comes before them that is not looked at.
+    pub(crate) warm_up: bool,
     pub(crate) timeout: Option<Duration>,
     pub(crate) keep: Option<PathBuf>,
     pub(crate) format: Format,
@@ -75,9 +81,9 @@ pub(crate) struct Settings {
 
 impl From<Arguments> for Settings {
     fn from(arguments: Arguments) -> Self {
-        let Arguments { seed, runs, timeout, keep, format, program } = arguments;
+        let Arguments { seed, runs, warm_up, timeout, keep, format, program } = arguments;
         let seeds = (0..u64::from(runs)).map(|run| seed.wrapping_add(run)).collect();
-        Self { seeds, timeout, keep, format, program }
+        Self { seeds, warm_up, timeout, keep, format, program }
     }
 }
 
@@ -100,8 +106,14 @@ mod tests {
 
     #[test]
     fn without_flags() {
-        let expected =
-            Settings { seeds: vec![1], timeout: None, keep: None, format: Format::Table, program: vec!["a".into()] };
+        let expected = Settings {
+            seeds: vec![1],
+            warm_up: false,
+            timeout: None,
+            keep: None,
+            format: Format::Table,
+            program: vec!["a".into()],
+        };
         assert_eq!(resolved("-- a"), Ok(expected));
     }
 

@@ -188,7 +188,7 @@ impl Report {
             Verdict::DiffersFromItself => {
                 advice.push(
                     "make it repeat itself first (fixed seeds, deterministic algorithms, no times or addresses \
-                     printed), then verify again",
+                     printed), then verify again; if it keeps compiled kernels from run to run, add --warm-up",
                 );
                 let differs =
                     |found: &Option<DifferingRun>| found.as_ref().is_some_and(|run| run.difference.gpu.is_some());

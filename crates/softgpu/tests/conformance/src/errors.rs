@@ -230,14 +230,17 @@ fn event_of_another_context_is_not_recorded(driver: &Driver) -> Outcome {
     gpu.wait(stream)
 }
 
+/// With a real driver the stream is gone with its context, and its handle leads anywhere.
 fn stream_of_a_destroyed_context_says_so(driver: &Driver) -> Outcome {
     let gpu = Gpu::new(driver)?;
+    if !gpu.name()?.contains("Software") {
+        skip!("a real driver follows the handle");
+    }
     let mut other = NO_CONTEXT;
     ok!(driver, cuCtxCreate_v2(&raw mut other, 0, gpu.device));
     let theirs = gpu.stream(NON_BLOCKING)?;
     ok!(driver, cuCtxDestroy_v2(other));
     ok!(driver, cuCtxSetCurrent(gpu.context));
-    // Other calls than this one end the process with a real driver.
     expect!(driver, cuStreamQuery(theirs) => CUDA_ERROR_CONTEXT_IS_DESTROYED);
     gpu.synchronise()
 }
