@@ -64,20 +64,24 @@ pub(crate) fn conformance(built: &Path, way: Way) -> Result<()> {
     summarised(&mut program, "conformance")
 }
 
-/// The conformance suite under valgrind: no access where there is nothing, and nothing lost. Minutes, so not part
-/// of every test run.
+/// The conformance suite under valgrind, and random programs over several threads with moving lanes: no access where
+/// there is nothing, and nothing lost. Minutes, so not part of every test run.
 pub(crate) fn leaks(built: &Path) -> Result<()> {
     /// Two tests keep every SM busy, on one core and many times slower than without valgrind.
     const LIMIT_S: &str = "900";
-    let mut program = command("valgrind", built, Way::Directly);
-    program
-        .args(["--quiet", "--leak-check=full", "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"])
-        .arg("--error-exitcode=99")
-        .arg(built.join("conformance"))
-        .args(["--limit", LIMIT_S])
-        .arg("--driver")
-        .arg(built.join(build::SOFTGPU));
-    summarised(&mut program, "leaks")
+    let valgrind = |way| {
+        let mut program = command("valgrind", built, way);
+        program
+            .args(["--quiet", "--trace-children=yes", "--leak-check=full", "--show-leak-kinds=definite"])
+            .args(["--errors-for-leak-kinds=definite", "--error-exitcode=99"]);
+        program
+    };
+    let mut suite = valgrind(Way::Directly);
+    suite.arg(built.join("conformance")).args(["--limit", LIMIT_S]).arg("--driver").arg(built.join(build::SOFTGPU));
+    summarised(&mut suite, "leaks")?;
+    let mut order = valgrind(Way::Moving);
+    order.arg(built.join("order")).args(["--programs", "1000", "--driver"]).arg(built.join(build::SHIM));
+    summarised(&mut order, "leaks-order")
 }
 
 /// Every instruction, file by file.
