@@ -2,10 +2,27 @@
 
 use crate::cu;
 use anyhow::Result;
-use core::ffi::CStr;
+use core::ffi::{CStr, c_void};
 use core::ptr::null_mut;
 use detshare_cuda::Driver;
-use detshare_cuda::types::{CUcontext, CUdevice, CUdevice_v1, CUdeviceptr_v2, CUfunction, CUmodule};
+use detshare_cuda::types::{
+    CUcontext, CUdevice, CUdevice_v1, CUdeviceptr_v2, CUfunction, CUmodule, CUresult, CUstream,
+};
+
+/// `cuLaunchKernel` of some library.
+pub type LaunchKernel = unsafe extern "C" fn(
+    CUfunction,
+    u32,
+    u32,
+    u32,
+    u32,
+    u32,
+    u32,
+    u32,
+    CUstream,
+    *mut *mut c_void,
+    *mut *mut c_void,
+) -> CUresult;
 
 /// `next` adds one to the counter in two steps: launches that are not one after the other lose some. `add` adds an
 /// amount at once, and `empty` does nothing.

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 use core::ffi::{CStr, c_void};
 use detshare_bench::cu;
+use detshare_bench::program::LaunchKernel;
 use detshare_cuda::driver::Visibility;
 use detshare_cuda::types::{CUcontext, CUdevice_v1, CUdeviceptr_v2, CUfunction, CUmodule, CUresult, CUstream};
 use detshare_cuda::{Driver, entry};
@@ -179,20 +180,6 @@ struct Launcher {
     kernel: CUfunction,
     counter: CUdeviceptr_v2,
 }
-
-type LaunchKernel = unsafe extern "C" fn(
-    CUfunction,
-    u32,
-    u32,
-    u32,
-    u32,
-    u32,
-    u32,
-    u32,
-    CUstream,
-    *mut *mut c_void,
-    *mut *mut c_void,
-) -> CUresult;
 
 impl Launcher {
     fn new(driver: &Driver, kernel: CUfunction, counter: CUdeviceptr_v2) -> Result<Self> {

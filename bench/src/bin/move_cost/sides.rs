@@ -4,24 +4,11 @@ use anyhow::{Context, Result};
 use core::ffi::c_void;
 use core::ptr::null_mut;
 use detshare_bench::figures::Side;
-use detshare_bench::program::Program;
+use detshare_bench::program::{LaunchKernel, Program};
 use detshare_cuda::types::{CUdeviceptr_v2, CUfunction, CUgraphExec, CUresult, CUstream};
 use detshare_cuda::{Driver, entry};
 use std::hint::black_box;
 
-type LaunchKernel = unsafe extern "C" fn(
-    CUfunction,
-    u32,
-    u32,
-    u32,
-    u32,
-    u32,
-    u32,
-    u32,
-    CUstream,
-    *mut *mut c_void,
-    *mut *mut c_void,
-) -> CUresult;
 type LaunchGraph = unsafe extern "C" fn(CUgraphExec, CUstream) -> CUresult;
 
 pub(crate) fn succeeds(result: CUresult) {

@@ -8,7 +8,7 @@ use crate::kernel::Shape;
 use crate::stats::count;
 use core::ffi::{c_uint, c_void};
 use detshare_cuda::DefaultStream;
-use detshare_cuda::types::{CUDA_LAUNCH_PARAMS, CUfunction, CUlaunchConfig, CUstream};
+use detshare_cuda::types::{CUDA_LAUNCH_PARAMS, CUfunction, CUlaunchConfig, CUresult, CUstream};
 
 macro_rules! launches {
     ($default:ident: $kernel:ident $kernel_ex:ident $cooperative:ident) => {
@@ -17,14 +17,22 @@ macro_rules! launches {
                 function: CUfunction, x: c_uint, y: c_uint, z: c_uint, bx: c_uint, by: c_uint, bz: c_uint,
                 shared: c_uint, stream: CUstream, parameters: *mut *mut c_void, extra: *mut *mut c_void,
             ) {
-                count(counter::$kernel);
-                let call =
-                    |stream| cu!($kernel(function, x, y, z, bx, by, bz, shared, stream, parameters, extra));
-                if !active() {
-                    return call(stream);
+                /// Apart, so that a launch with nothing to decide needs no frame of its own.
+                #[inline(never)]
+                extern "C" fn decide(
+                    function: CUfunction, x: c_uint, y: c_uint, z: c_uint, bx: c_uint, by: c_uint, bz: c_uint,
+                    shared: c_uint, stream: CUstream, parameters: *mut *mut c_void, extra: *mut *mut c_void,
+                ) -> CUresult {
+                    let call =
+                        |stream| cu!($kernel(function, x, y, z, bx, by, bz, shared, stream, parameters, extra));
+                    let shape = Shape::new([x, y, z], [bx, by, bz], shared);
+                    bind::launch(stream, DefaultStream::$default, function, &shape, call)
                 }
-                let shape = Shape::new([x, y, z], [bx, by, bz], shared);
-                bind::launch(stream, DefaultStream::$default, function, &shape, call)
+                count(counter::$kernel);
+                if !active() {
+                    return cu!($kernel(function, x, y, z, bx, by, bz, shared, stream, parameters, extra));
+                }
+                decide(function, x, y, z, bx, by, bz, shared, stream, parameters, extra)
             }
             fn $cooperative(
                 function: CUfunction, x: c_uint, y: c_uint, z: c_uint, bx: c_uint, by: c_uint, bz: c_uint,
