@@ -59,7 +59,22 @@ extern "C" fn on_load() {
         crate::opening::watch_forks();
         crate::boundary::silence_panics();
         crate::quota::check_setting();
+        check();
     });
+}
+
+/// Says what was set and makes no sense.
+fn check() {
+    let settings = get();
+    let bad = [
+        ("DETSHARE_SCHEDULE", settings.schedule.is_none(), "full, random:SEED, cycle, or a lane such as front32"),
+        ("DETSHARE_SEGMENT", settings.segment.is_none(), "a number of nodes"),
+    ];
+    for (name, is_none, wanted) in bad {
+        if let Some(value) = std::env::var_os(name).filter(|value| is_none && !value.is_empty()) {
+            crate::log::line(format_args!("{name}={} is ignored: it can be {wanted}", value.display()));
+        }
+    }
 }
 
 #[used]

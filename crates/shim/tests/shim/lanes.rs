@@ -48,6 +48,19 @@ fn without_a_schedule_there_are_no_lanes() {
 }
 
 #[test]
+fn a_schedule_that_makes_no_sense_is_ignored_and_said() {
+    for schedule in ["random", "random:x", "sometimes", "front"] {
+        let mut command = Command::new(built("slow_once"));
+        command.arg("10").env_clear().env("LD_PRELOAD", shim()).env("DETSHARE_LOG", "1");
+        command.env("DETSHARE_DRIVER", built("libdetshare_softgpu.so")).env("DETSHARE_SCHEDULE", schedule);
+        let output = command.output().expect("it can be started");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains("DETSHARE_SCHEDULE") || said.contains("there is no lane"), "{schedule}: {said}");
+    }
+}
+
+#[test]
 fn one_lane_by_name() {
     let (_, stats) = run("slow_once", &["10"; 5], &[("DETSHARE_SCHEDULE", "rest96")]);
     assert_eq!(launches(&stats, "rest96"), 5, "{stats}");
