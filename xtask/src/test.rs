@@ -97,7 +97,12 @@ impl Steps {
 
 /// In a build folder of its own: the flag would rebuild everything else.
 fn model_checker() -> Result<()> {
-    let tests = [("detshare-shim", "published"), ("detshare-shim", "handles"), ("detshare-softgpu", "done")];
+    let tests = [
+        ("detshare-board", "models"),
+        ("detshare-shim", "published"),
+        ("detshare-shim", "handles"),
+        ("detshare-softgpu", "done"),
+    ];
     for (package, test) in tests {
         run(cargo()
             .args(["test", "--quiet", "--release", "--package", package, "--test", test])

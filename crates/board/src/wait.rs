@@ -2,13 +2,6 @@
 
 use crate::sync::{Slept, Watch, sleep, spin_loop};
 
-/// Looks before the first sleep. A pause takes 10 to 50 ns, so this is a few microseconds: less than falling asleep and
-/// being woken costs, and what a step's last microseconds take.
-#[cfg(not(loom))]
-pub(crate) const SPINS: u32 = 100;
-#[cfg(loom)]
-pub(crate) const SPINS: u32 = 1;
-
 /// Why the waiting ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waited {
@@ -18,17 +11,18 @@ pub enum Waited {
     Over,
 }
 
-/// Returns when one of the words has changed, at the deadline at the latest.
-pub(crate) fn until_changed(watches: &[Watch<'_>], spins: u32, deadline: u64) -> Waited {
-    for _ in 0..spins {
-        if watches.iter().any(Watch::has_changed) {
+/// Returns when one of the words has changed, at the deadline at the latest. Sleeps once `spin` says no.
+pub(crate) fn until_changed(watches: &[Watch<'_>], mut spin: impl FnMut() -> bool, deadline: u64) -> Waited {
+    let has_changed = || watches.iter().any(Watch::has_changed);
+    while spin() {
+        if has_changed() {
             return Waited::Changed;
         }
         spin_loop();
     }
     loop {
         let slept = sleep(watches, deadline);
-        if watches.iter().any(Watch::has_changed) {
+        if has_changed() {
             return Waited::Changed;
         }
         if slept == Slept::Over {

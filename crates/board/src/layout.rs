@@ -1,0 +1,136 @@
+//! What lies where in the pages: fixed, versioned, atomics only.
+//!
+//! Any bytes are valid here: whatever another process writes can be loaded, and means nothing before it is checked.
+
+use crate::seqlock::Sequence;
+use crate::slot::SlotWord;
+use crate::step::StepWord;
+use crate::sync::{AtomicU32, AtomicU64};
+
+/// Slots of the daemon's table: tenants at a time.
+pub const SLOTS: usize = 64;
+/// Lanes that a tenant may name; 0 is `full`.
+pub const LANES: u8 = 64;
+/// Splits in a ladder.
+pub const MOST_SPLITS: usize = 16;
+
+/// Changes with every change in this file.
+pub const LAYOUT: u32 = 1;
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"detshare");
+
+/// A page group: a type that is laid out for sharing.
+///
+/// # Safety
+/// `repr(C)`, begins with a [`Header`], made of nothing but atomics, and all bytes zero is a value of it.
+pub(crate) unsafe trait Group: Sync {
+    /// Tells one kind of group from another.
+    const KIND: u32;
+    /// For those who list open files.
+    const NAME: &str;
+
+    fn header(&self) -> &Header;
+}
+
+/// What every group begins with. Checked when it is mapped, and never used again.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Header {
+    pub(crate) magic: AtomicU64,
+    pub(crate) layout: AtomicU32,
+    pub(crate) kind: AtomicU32,
+    pub(crate) size: AtomicU64,
+}
+
+/// What is written at its own pace has its own two cache lines: processors fetch lines in pairs.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(crate) struct Apart<T>(pub(crate) T);
+
+/// One tenant's group.
+#[derive(Debug)]
+#[repr(C, align(4096))]
+pub(crate) struct TenantPages {
+    pub(crate) header: Apart<Header>,
+    /// Busy or idle, and the step: what best-effort tenants look at before every launch.
+    pub(crate) step: Apart<StepWord>,
+    pub(crate) record: Apart<TenantRecord>,
+    /// Written at every launch.
+    pub(crate) launched: Apart<AtomicU64>,
+    pub(crate) finished: Apart<AtomicU64>,
+}
+
+/// What changes at most a few times a step, read together.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct TenantRecord {
+    pub(crate) sequence: Sequence,
+    pub(crate) class: AtomicU32,
+    pub(crate) lane: AtomicU32,
+    /// Threads that are being held now.
+    pub(crate) holding: AtomicU32,
+    pub(crate) holds: AtomicU64,
+    pub(crate) holding_since: AtomicU64,
+    pub(crate) due: AtomicU64,
+}
+
+/// The daemon's group.
+#[derive(Debug)]
+#[repr(C, align(4096))]
+pub(crate) struct DaemonPages {
+    pub(crate) header: Apart<Header>,
+    /// Changes with anything below but the heartbeat; others sleep on it.
+    pub(crate) epoch: Apart<AtomicU32>,
+    pub(crate) heartbeat: Apart<AtomicU64>,
+    pub(crate) policy: Apart<AtomicU32>,
+    pub(crate) slots: [Apart<SlotRecord>; SLOTS],
+}
+
+/// One slot of the table.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct SlotRecord {
+    pub(crate) word: SlotWord,
+    pub(crate) sequence: Sequence,
+    pub(crate) pid: AtomicU32,
+    pub(crate) class: AtomicU32,
+    pub(crate) start_time: AtomicU64,
+    pub(crate) memory: AtomicU64,
+    pub(crate) longest_hold: AtomicU64,
+    pub(crate) weight: AtomicU32,
+    pub(crate) least_share: AtomicU32,
+    pub(crate) splits: AtomicU32,
+    pub(crate) ladder: [AtomicU32; MOST_SPLITS],
+}
+
+// SAFETY: see the two types: `repr(C)`, a header first, atomics in transparent or `repr(C)` wrappers.
+unsafe impl Group for TenantPages {
+    const KIND: u32 = 1;
+    const NAME: &str = "detshare-tenant";
+
+    fn header(&self) -> &Header {
+        &self.header.0
+    }
+}
+
+// SAFETY: as above.
+unsafe impl Group for DaemonPages {
+    const KIND: u32 = 2;
+    const NAME: &str = "detshare-daemon";
+
+    fn header(&self) -> &Header {
+        &self.header.0
+    }
+}
+
+const _: () = {
+    assert!(size_of::<TenantPages>() == 4096);
+    assert!(size_of::<DaemonPages>() == 3 * 4096);
+    assert!(core::mem::offset_of!(TenantPages, step) == 128);
+    assert!(core::mem::offset_of!(TenantPages, record) == 256);
+    assert!(core::mem::offset_of!(TenantPages, launched) == 384);
+    assert!(core::mem::offset_of!(TenantPages, finished) == 512);
+    assert!(core::mem::offset_of!(DaemonPages, epoch) == 128);
+    assert!(core::mem::offset_of!(DaemonPages, slots) == 512);
+    assert!(size_of::<TenantRecord>() <= 64, "one line to read");
+    assert!(size_of::<Apart<SlotRecord>>() == 128);
+};

@@ -1,0 +1,184 @@
+//! Page groups as sealed memory files: written by who made them, only read by everybody else.
+
+use crate::layout::{Group, Header, LAYOUT, MAGIC};
+use crate::sync::Ordering;
+use core::ops::Deref;
+use core::ptr::NonNull;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// `SHRINK`: or an owner could cut the file and readers would get `SIGBUS`. `FUTURE_WRITE`: whoever gets the file, even
+/// through `/proc`, cannot write to it or map it writable; the mapping that the owner has by then stays.
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE);
+
+/// Why a page group could not be made or mapped.
+#[derive(Debug, thiserror::Error)]
+pub enum MapError {
+    /// The kernel refused a step.
+    #[error("cannot {what} a page group of the board: {source}")]
+    Os {
+        /// What was tried.
+        what: &'static str,
+        /// The kernel's answer.
+        source: Errno,
+    },
+    /// Its owner could still cut it short or hand it out writable.
+    #[error("not a page group of the board: it is not sealed against shrinking, growing and writing")]
+    NotSealed,
+    /// The file has another size than the group.
+    #[error("the page group has {found} bytes instead of {expected}: made by another version of DetShare?")]
+    Size {
+        /// What this version's group has.
+        expected: u64,
+        /// What the file has, or its header says.
+        found: u64,
+    },
+    /// The header does not begin as it should.
+    #[error("not a page group of the board: it begins with {found:#018x}")]
+    Magic {
+        /// What is there instead.
+        found: u64,
+    },
+    /// Made by another version.
+    #[error("the page group has layout {found}, this is layout {LAYOUT}: restart the older of the two programs")]
+    Layout {
+        /// What the header says.
+        found: u32,
+    },
+    /// A tenant's group where the daemon's was expected, or the other way round.
+    #[error("a page group of kind {found} where {expected} was expected")]
+    Kind {
+        /// What was expected.
+        expected: u32,
+        /// What the header says.
+        found: u32,
+    },
+}
+
+fn os(what: &'static str) -> impl FnOnce(Errno) -> MapError {
+    move |source| MapError::Os { what, source }
+}
+
+/// A group in this process's memory.
+struct Mapping<T: Group>(NonNull<T>);
+
+// SAFETY: a mapping belongs to the process, not to a thread, and holds atomics only.
+unsafe impl<T: Group> Send for Mapping<T> {}
+// SAFETY: as above.
+unsafe impl<T: Group> Sync for Mapping<T> {}
+
+impl<T: Group> Mapping<T> {
+    /// Maps a file that has at least the group's size.
+    fn new(file: BorrowedFd<'_>, protection: ProtFlags) -> Result<Self, Errno> {
+        // Populated: nobody should meet a page fault at the first look.
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let address = unsafe { mmap(core::ptr::null_mut(), size_of::<T>(), protection, flags, file, 0)? };
+        Ok(Self(NonNull::new(address.cast()).ok_or(Errno::NOMEM)?))
+    }
+}
+
+impl<T: Group> Deref for Mapping<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: mapped with the group's size, aligned to a page, until the drop; the file cannot shrink; any bytes are
+        // a value of a group of atomics, and who has a read-only mapping only loads.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<T: Group> Drop for Mapping<T> {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new` with this size; references to it borrow `self`.
+        _ = unsafe { munmap(self.0.as_ptr().cast(), size_of::<T>()) };
+    }
+}
+
+/// A group that this process made and alone may write.
+pub(crate) struct Own<T: Group> {
+    pages: Mapping<T>,
+    file: OwnedFd,
+}
+
+impl<T: Group> Own<T> {
+    pub(crate) fn create() -> Result<Self, MapError> {
+        let file =
+            memfd_create(T::NAME, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).map_err(os("make the file of"))?;
+        ftruncate(&file, size_of::<T>() as u64).map_err(os("give memory to"))?;
+        let pages: Mapping<T> = Mapping::new(file.as_fd(), ProtFlags::READ | ProtFlags::WRITE).map_err(os("map"))?;
+        // Nobody else has the file yet: no order needed.
+        let Header { magic, layout, kind, size } = pages.header();
+        magic.store(MAGIC, Ordering::Relaxed);
+        layout.store(LAYOUT, Ordering::Relaxed);
+        kind.store(T::KIND, Ordering::Relaxed);
+        size.store(size_of::<T>() as u64, Ordering::Relaxed);
+        fcntl_add_seals(&file, SEALS | SealFlags::SEAL).map_err(os("seal"))?;
+        Ok(Self { pages, file })
+    }
+
+    /// To hand out: it can be mapped read-only and no more.
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl<T: Group> Deref for Own<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.pages
+    }
+}
+
+/// A group of another process, read-only.
+pub(crate) struct Others<T: Group>(Mapping<T>);
+
+impl<T: Group> Others<T> {
+    /// Maps it after checking that it is one and stays as it is. The file is not needed afterwards.
+    pub(crate) fn map(file: BorrowedFd<'_>) -> Result<Self, MapError> {
+        let seals = fcntl_get_seals(file).map_err(|_| MapError::NotSealed)?;
+        if !seals.contains(SEALS) {
+            return Err(MapError::NotSealed);
+        }
+        let expected = size_of::<T>() as u64;
+        let found = fstat(file).map_err(os("look at"))?.st_size.cast_unsigned();
+        if found != expected {
+            return Err(MapError::Size { expected, found });
+        }
+        let pages = Mapping::new(file, ProtFlags::READ).map_err(os("map"))?;
+        check::<T>(&pages)?;
+        Ok(Self(pages))
+    }
+}
+
+impl<T: Group> Deref for Others<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+fn check<T: Group>(pages: &T) -> Result<(), MapError> {
+    let header = pages.header();
+    let found = header.magic.load(Ordering::Relaxed);
+    if found != MAGIC {
+        return Err(MapError::Magic { found });
+    }
+    let found = header.layout.load(Ordering::Relaxed);
+    if found != LAYOUT {
+        return Err(MapError::Layout { found });
+    }
+    let (expected, found) = (T::KIND, header.kind.load(Ordering::Relaxed));
+    if found != expected {
+        return Err(MapError::Kind { expected, found });
+    }
+    let (expected, found) = (size_of::<T>() as u64, header.size.load(Ordering::Relaxed));
+    if found != expected {
+        return Err(MapError::Size { expected, found });
+    }
+    Ok(())
+}
