@@ -139,6 +139,13 @@ pub(crate) fn order(built: &Path, way: Way) -> Result<()> {
     summarised(program.args(["--programs", "10000", "--driver"]).arg(way.library(built)), "order")
 }
 
+/// The same with graphs launched in segments.
+pub(crate) fn order_in_segments(built: &Path) -> Result<()> {
+    let mut program = command(built.join("order"), built, Way::Moving);
+    program.env("DETSHARE_SEGMENT", "2").args(["--programs", "3000", "--seed", "2", "--driver"]);
+    summarised(program.arg(built.join(build::SHIM)), "order")
+}
+
 /// A program plainly and with another lane at every launch: byte for byte the same.
 fn verified(built: &Path, program: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let mut detshare = command(built.join("detshare"), built, Way::Directly);

@@ -37,6 +37,7 @@ pub(crate) fn test() -> Result<()> {
     for way in Way::ALL {
         steps.run(&format!("order on the software GPU, {way:?}"), || softgpu::order(&built, way))?;
     }
+    steps.run("order with graphs in segments", || softgpu::order_in_segments(&built))?;
     steps.run("the same bits: driver API", || softgpu::verify_driver_api(&built))?;
     match softgpu::numba() {
         Ok(packages) => {

@@ -68,6 +68,17 @@ fn one_lane_by_name() {
     assert_eq!(launches(&stats, "full"), 5, "a lane that is not there: {stats}");
 }
 
+/// As many blocks as the whole device can hold at once, and one more: on a narrow lane only the codes of the whole device
+/// are right.
+#[test]
+fn a_cooperative_launch_that_a_lane_cannot_hold_runs_on_all_sms() {
+    let mut command = Command::new(built("conformance"));
+    command.arg("--driver").arg(shim()).arg("cooperative").env_clear();
+    command.env("DETSHARE_DRIVER", built("libdetshare_softgpu.so")).env("DETSHARE_SCHEDULE", "front16");
+    let said = succeed(&mut command);
+    assert!(said.trim_end().ends_with("0 failed, 0 skipped") && !said.contains("\n0 passed"), "{said}");
+}
+
 /// First on all SMs, where it is over at once; then on the next lane, where it takes thousands of times as long.
 #[test]
 fn a_kernel_that_takes_too_long_on_a_lane_is_reported_and_stays_off() {

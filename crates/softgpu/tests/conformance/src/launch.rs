@@ -41,6 +41,7 @@ tests! { launch:
     extended_with_cooperation,
     extended_with_unknown_attribute,
     cooperative_fits,
+    cooperative_fills_the_device,
     cooperative_too_large_is_refused,
     per_thread_variants,
     host_memory_as_argument,
@@ -408,6 +409,26 @@ fn cooperative_fits(driver: &Driver) -> Outcome {
     ok!(driver, cuLaunchCooperativeKernel(increment, blocks, 1, 1, 32, 1, 1, 0, NULL_STREAM, pointers));
     let seen = gpu.read(word, 1)?[0];
     ensure!(seen == 32 * blocks, "{seen} increments by {blocks} blocks");
+    Ok(())
+}
+
+/// As many blocks as can be there at once.
+fn cooperative_fills_the_device(driver: &Driver) -> Outcome {
+    const THREADS: u32 = 128;
+    let gpu = Gpu::new(driver)?;
+    let [increment] = gpu.kernels([c"increment"])?;
+    let (word, mut on_each) = (gpu.zeros(1)?, 0);
+    let threads = i32::try_from(THREADS)?;
+    ok!(driver, cuOccupancyMaxActiveBlocksPerMultiprocessor(&raw mut on_each, increment, threads, 0));
+    let multiprocessors = gpu.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+    let blocks = (on_each * multiprocessors).unsigned_abs();
+    let mut pointers = addresses(&[&word]);
+    let pointers = pointers.as_mut_ptr();
+    ok!(driver, cuLaunchCooperativeKernel(increment, blocks, 1, 1, THREADS, 1, 1, 0, NULL_STREAM, pointers));
+    let seen = gpu.read(word, 1)?[0];
+    ensure!(seen == THREADS * blocks, "{seen} increments by {blocks} blocks");
+    expect!(driver, cuLaunchCooperativeKernel(increment, blocks + 1, 1, 1, THREADS, 1, 1, 0, NULL_STREAM, pointers)
+        => CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
     Ok(())
 }
 
