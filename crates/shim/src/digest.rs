@@ -296,6 +296,13 @@ pub(crate) fn memory_gone(address: usize) {
     }
 }
 
+/// A context may be about to go, and its memory with it: none of it is looked at any more.
+pub(crate) fn context_goes() {
+    if active() {
+        mapped().clear();
+    }
+}
+
 /// The GPU has done everything: what it has changed in the host's memory can be seen.
 pub(crate) fn all_is_done() {
     if !active() {

@@ -17,18 +17,22 @@ replace! {
         code
     }
     fn cuDevicePrimaryCtxRelease(device: CUdevice) {
+        digest::context_goes();
         coroutine::releasing(device);
         quota::end_primary(device, false, || cu!(cuDevicePrimaryCtxRelease(device)))
     }
     fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) {
+        digest::context_goes();
         coroutine::releasing(device);
         quota::end_primary(device, false, || cu!(cuDevicePrimaryCtxRelease_v2(device)))
     }
     fn cuDevicePrimaryCtxReset(device: CUdevice) {
+        digest::context_goes();
         coroutine::resetting(device);
         quota::end_primary(device, true, || cu!(cuDevicePrimaryCtxReset(device)))
     }
     fn cuDevicePrimaryCtxReset_v2(device: CUdevice) {
+        digest::context_goes();
         coroutine::resetting(device);
         quota::end_primary(device, true, || cu!(cuDevicePrimaryCtxReset_v2(device)))
     }

@@ -5,6 +5,7 @@
 
 use super::replace;
 use crate::call::is_ok;
+use crate::digest;
 use crate::quota::{self, Key, Place, Reserved};
 use crate::stream::Kind;
 use crate::{bind, quota::active};
@@ -54,7 +55,7 @@ replace! {
         allocate(bytes as u64, call, || Key::Address(unsafe { *address }.0))
     }
     fn cuMemAllocManaged(address: *mut CUdeviceptr, bytes: usize, flags: c_uint) {
-        let call = || cu!(cuMemAllocManaged(address, bytes, flags));
+        let call = || made_managed(cu!(cuMemAllocManaged(address, bytes, flags)), address, bytes);
         if !active() || address.is_null() {
             return call();
         }
@@ -107,12 +108,15 @@ replace! {
     }
     fn cuMemFree_v2(address: CUdeviceptr) {
         bind::everything();
+        digest::memory_gone(usize::try_from(address.0).unwrap_or(0));
         freed(Key::Address(address.0), || cu!(cuMemFree_v2(address)))
     }
     fn cuCtxDestroy(context: CUcontext) {
+        digest::context_goes();
         destroyed(context, cu!(cuCtxDestroy(context)))
     }
     fn cuCtxDestroy_v2(context: CUcontext) {
+        digest::context_goes();
         destroyed(context, cu!(cuCtxDestroy_v2(context)))
     }
 }
@@ -136,6 +140,15 @@ fn pitched(width: u64, height: u64, call: impl FnOnce() -> (CUresult, u64, u64))
 
 pub(super) fn freed(key: Key, call: impl FnOnce() -> CUresult) -> CUresult {
     if active() { quota::free(key, call) } else { call() }
+}
+
+/// Managed memory can be read by the host too: the record looks at it when everything is done.
+fn made_managed(code: CUresult, address: *mut CUdeviceptr, bytes: usize) -> CUresult {
+    if digest::active() && is_ok(code) && !address.is_null() {
+        // SAFETY: the driver has written there.
+        digest::memory_made(usize::try_from(unsafe { *address }.0).unwrap_or(0), bytes);
+    }
+    code
 }
 
 fn destroyed(context: CUcontext, code: CUresult) -> CUresult {

@@ -60,6 +60,18 @@ fn a_schedule_that_makes_no_sense_is_ignored_and_said() {
     }
 }
 
+/// Forked before the driver is touched, as workers are.
+#[test]
+fn a_forked_child_has_lanes_of_its_own() {
+    let mut command = Command::new(built("quota_probe"));
+    command.args(["fork", "init", "alloc:1000", "async:1000", "info"]).env_clear().env("LD_PRELOAD", shim());
+    command.env("DETSHARE_DRIVER", built("libdetshare_softgpu.so")).env("DETSHARE_SCHEDULE", "cycle");
+    let output = command.env("DETSHARE_LOG", "1").output().expect("it can be started");
+    let (said, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && !said.contains("ERROR"), "{said}{log}");
+    assert!(log.contains("11 lanes are ready"), "{log}");
+}
+
 #[test]
 fn one_lane_by_name() {
     let (_, stats) = run("slow_once", &["10"; 5], &[("DETSHARE_SCHEDULE", "rest96")]);
