@@ -2,7 +2,7 @@
 
 use crate::checked::{Doubts, class, time_past, within};
 use crate::clock;
-use crate::entry::{Entry, HOLDS_NS, Limits, MOST_SHARE, MOST_WEIGHT, SplitLadder};
+use crate::entry::{Entry, HOLDS_NS, Limits, MOST_SHARE, MOST_WEIGHT, Objective, SplitLadder};
 use crate::layout::{DaemonPages, MOST_SPLITS, SLOTS, SlotRecord};
 use crate::mapping::{MapError, Others, Own};
 use crate::owner::Owner;
@@ -29,6 +29,12 @@ impl Claim {
     #[must_use]
     pub const fn slot(&self) -> usize {
         self.slot
+    }
+
+    /// Which owner of the slot this is.
+    #[must_use]
+    pub const fn generation(&self) -> Generation {
+        self.generation
     }
 
     /// Who has it.
@@ -134,6 +140,11 @@ fn store(record: &SlotRecord, entry: &Entry) {
     let Limits { memory, longest_hold_ns, least_share } = entry.limits;
     record.class.store(entry.class.number(), Ordering::Relaxed);
     record.weight.store(entry.weight, Ordering::Relaxed);
+    record.paused.store(u32::from(entry.paused), Ordering::Relaxed);
+    let Objective { p99_ns, ttft_ns, tpot_ns } = entry.objective;
+    for (word, time) in [(&record.p99, p99_ns), (&record.ttft, ttft_ns), (&record.tpot, tpot_ns)] {
+        word.store(time.unwrap_or(0), Ordering::Relaxed);
+    }
     record.memory.store(memory.unwrap_or(0), Ordering::Relaxed);
     record.longest_hold.store(longest_hold_ns, Ordering::Relaxed);
     record.least_share.store(least_share, Ordering::Relaxed);
@@ -191,6 +202,16 @@ impl DaemonView {
     /// Maps a group that was handed out, and checks it. The file is not needed afterwards.
     pub fn map(file: impl AsFd) -> Result<Self, MapError> {
         Ok(Self { pages: Others::map(file.as_fd())? })
+    }
+
+    /// A place for a group that has not come yet: it reads as one without tenants.
+    pub fn none() -> Result<Self, MapError> {
+        Ok(Self { pages: Others::none()? })
+    }
+
+    /// Puts another daemon's group in the place of this one. Threads that read meanwhile find the old or the new one.
+    pub fn replace(&self, file: impl AsFd) -> Result<(), MapError> {
+        self.pages.replace(file.as_fd())
     }
 
     /// Take it first, then read: if it is still the same later, what was read still holds.
@@ -254,12 +275,16 @@ fn read(record: &SlotRecord, generation: Generation) -> Occupant {
         longest_hold_ns: longest_hold.clamp(*HOLDS_NS.start(), *HOLDS_NS.end()),
         least_share: within(least_share, 0, MOST_SHARE, Doubts::LIMITS, &mut doubts),
     };
+    let [p99_ns, ttft_ns, tpot_ns] = [&record.p99, &record.ttft, &record.tpot]
+        .map(|word| Some(word.load(Ordering::Relaxed)).filter(|time| *time != 0));
     let splits = usize::try_from(splits).ok().and_then(|splits| ladder.get(..splits));
     let ladder = splits.and_then(SplitLadder::new);
     doubts.add_if(ladder.is_none(), Doubts::LADDER);
     let entry = Entry {
         class: class(class_number, &mut doubts),
         weight: within(weight, 1, MOST_WEIGHT, Doubts::WEIGHT, &mut doubts),
+        paused: record.paused.load(Ordering::Relaxed) != 0,
+        objective: Objective { p99_ns, ttft_ns, tpot_ns },
         ladder: ladder.unwrap_or_default(),
         limits,
     };

@@ -24,6 +24,17 @@ pub struct Limits {
     pub least_share: u32,
 }
 
+/// What a tenant's users expect, if anybody said so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Objective {
+    /// 99 of 100 steps are over within this time.
+    pub p99_ns: Option<u64>,
+    /// Time to the first token.
+    pub ttft_ns: Option<u64>,
+    /// Time per further token.
+    pub tpot_ns: Option<u64>,
+}
+
 /// What a tenant was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
@@ -31,6 +42,10 @@ pub struct Entry {
     pub class: Class,
     /// Its weight among its equals, from 1 to [`MOST_WEIGHT`].
     pub weight: u32,
+    /// Its launches are held until somebody lets it go on.
+    pub paused: bool,
+    /// What its users expect.
+    pub objective: Objective,
     /// The splits that it may be bound to.
     pub ladder: SplitLadder,
     /// What it may have.
@@ -45,7 +60,14 @@ impl Entry {
         const MIDDLE: u32 = 100;
         const TWENTY_MS: u64 = 20_000_000;
         let limits = Limits { memory: None, longest_hold_ns: TWENTY_MS, least_share: TENTH };
-        Self { class, weight: MIDDLE, ladder: SplitLadder::NONE, limits }
+        Self {
+            class,
+            weight: MIDDLE,
+            paused: false,
+            objective: Objective { p99_ns: None, ttft_ns: None, tpot_ns: None },
+            ladder: SplitLadder::NONE,
+            limits,
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 use crate::seqlock::Sequence;
 use crate::slot::SlotWord;
 use crate::step::StepWord;
+use crate::step_times::BUCKETS;
 use crate::sync::{AtomicU32, AtomicU64};
 
 /// Slots of the daemon's table: tenants at a time.
@@ -15,7 +16,7 @@ pub const LANES: u8 = 64;
 pub const MOST_SPLITS: usize = 16;
 
 /// Changes with every change in this file.
-pub const LAYOUT: u32 = 1;
+pub const LAYOUT: u32 = 2;
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"detshare");
 
 /// A page group: a type that is laid out for sharing.
@@ -57,6 +58,19 @@ pub(crate) struct TenantPages {
     /// Written at every launch.
     pub(crate) launched: Apart<AtomicU64>,
     pub(crate) finished: Apart<AtomicU64>,
+    pub(crate) facts: Apart<Facts>,
+    /// How often a step lasted how long; written once a step.
+    pub(crate) step_times: Apart<[AtomicU64; BUCKETS]>,
+}
+
+/// What others show of a tenant and nobody decides by within a step.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Facts {
+    /// Which GPU it uses; 0 is unknown.
+    pub(crate) gpu: AtomicU64,
+    /// Bytes of that GPU's memory that it has.
+    pub(crate) memory: AtomicU64,
 }
 
 /// What changes at most a few times a step, read together.
@@ -71,6 +85,9 @@ pub(crate) struct TenantRecord {
     pub(crate) holds: AtomicU64,
     pub(crate) holding_since: AtomicU64,
     pub(crate) due: AtomicU64,
+    /// How long launches were held so far.
+    pub(crate) held: AtomicU64,
+    pub(crate) lane_width: AtomicU32,
 }
 
 /// The daemon's group.
@@ -98,6 +115,11 @@ pub(crate) struct SlotRecord {
     pub(crate) longest_hold: AtomicU64,
     pub(crate) weight: AtomicU32,
     pub(crate) least_share: AtomicU32,
+    pub(crate) paused: AtomicU32,
+    /// 0 is none, as for those that follow.
+    pub(crate) p99: AtomicU64,
+    pub(crate) ttft: AtomicU64,
+    pub(crate) tpot: AtomicU64,
     pub(crate) splits: AtomicU32,
     pub(crate) ladder: [AtomicU32; MOST_SPLITS],
 }
@@ -124,13 +146,15 @@ unsafe impl Group for DaemonPages {
 
 const _: () = {
     assert!(size_of::<TenantPages>() == 4096);
-    assert!(size_of::<DaemonPages>() == 3 * 4096);
+    assert!(size_of::<DaemonPages>() == 5 * 4096);
     assert!(core::mem::offset_of!(TenantPages, step) == 128);
     assert!(core::mem::offset_of!(TenantPages, record) == 256);
     assert!(core::mem::offset_of!(TenantPages, launched) == 384);
     assert!(core::mem::offset_of!(TenantPages, finished) == 512);
+    assert!(core::mem::offset_of!(TenantPages, facts) == 640);
+    assert!(core::mem::offset_of!(TenantPages, step_times) == 768);
     assert!(core::mem::offset_of!(DaemonPages, epoch) == 128);
     assert!(core::mem::offset_of!(DaemonPages, slots) == 512);
     assert!(size_of::<TenantRecord>() <= 64, "one line to read");
-    assert!(size_of::<Apart<SlotRecord>>() == 128);
+    assert!(size_of::<Apart<SlotRecord>>() == 256);
 };

@@ -7,7 +7,7 @@ use core::ptr::NonNull;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 /// `SHRINK`: or an owner could cut the file and readers would get `SIGBUS`. `FUTURE_WRITE`: whoever gets the file, even
 /// through `/proc`, cannot write to it or map it writable; the mapping that the owner has by then stays.
@@ -80,6 +80,31 @@ impl<T: Group> Mapping<T> {
     }
 }
 
+impl<T: Group> Mapping<T> {
+    /// Nothing but zeros, read-only.
+    fn none() -> Result<Self, Errno> {
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let address =
+            unsafe { mmap_anonymous(core::ptr::null_mut(), size_of::<T>(), ProtFlags::READ, MapFlags::PRIVATE)? };
+        Ok(Self(NonNull::new(address.cast()).ok_or(Errno::NOMEM)?))
+    }
+
+    /// Maps zeros over this one.
+    fn clear(&self) -> Result<(), Errno> {
+        let (place, flags) = (self.0.as_ptr().cast(), MapFlags::PRIVATE | MapFlags::FIXED);
+        // SAFETY: this very mapping, of this size, is replaced in one step; who reads meanwhile finds the one or the
+        // other, and any bytes are a group of atomics.
+        unsafe { mmap_anonymous(place, size_of::<T>(), ProtFlags::READ, flags) }.map(|_| ())
+    }
+
+    /// Maps the file over this one, read-only.
+    fn cover(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
+        let flags = MapFlags::SHARED | MapFlags::POPULATE | MapFlags::FIXED;
+        // SAFETY: as in `clear`.
+        unsafe { mmap(self.0.as_ptr().cast(), size_of::<T>(), ProtFlags::READ, flags, file, 0) }.map(|_| ())
+    }
+}
+
 impl<T: Group> Deref for Mapping<T> {
     type Target = T;
 
@@ -137,6 +162,22 @@ impl<T: Group> Deref for Own<T> {
 pub(crate) struct Others<T: Group>(Mapping<T>);
 
 impl<T: Group> Others<T> {
+    /// A place without a group: reads as zeros.
+    pub(crate) fn none() -> Result<Self, MapError> {
+        Ok(Self(Mapping::none().map_err(os("make room for"))?))
+    }
+
+    /// Puts another group here, after the checks of [`Others::map`], or leaves all as it was. Readers are not held up.
+    pub(crate) fn replace(&self, file: BorrowedFd<'_>) -> Result<(), MapError> {
+        drop(Self::map(file)?);
+        self.0.cover(file).map_err(os("map"))
+    }
+
+    /// Back to zeros.
+    pub(crate) fn clear(&self) -> Result<(), MapError> {
+        self.0.clear().map_err(os("let go of"))
+    }
+
     /// Maps it after checking that it is one and stays as it is. The file is not needed afterwards.
     pub(crate) fn map(file: BorrowedFd<'_>) -> Result<Self, MapError> {
         let seals = fcntl_get_seals(file).map_err(|_| MapError::NotSealed)?;

@@ -23,6 +23,20 @@ pub(crate) struct SlotWord(AtomicU32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Generation(u32);
 
+impl Generation {
+    /// As it travels in a message.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    /// As it came in a message: only ever compared.
+    #[must_use]
+    pub const fn from_number(number: u32) -> Self {
+        Self(number)
+    }
+}
+
 impl SlotWord {
     #[cfg(loom)]
     pub(crate) fn new() -> Self {

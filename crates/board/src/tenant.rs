@@ -1,10 +1,12 @@
 //! A tenant's group: what it publishes, and what others read of it.
 
-use crate::checked::{Class, Doubts, class, time_ahead, time_past};
+use crate::checked::{Class, Doubts, class, time_ahead, time_past, within};
 use crate::clock;
+use crate::entry::MOST_SMS;
 use crate::layout::{LANES, TenantPages};
 use crate::mapping::{MapError, Others, Own};
 use crate::step::Step;
+use crate::step_times::{self, StepTimes};
 use crate::sync::{Ordering, Watch, acquired};
 use core::fmt;
 use rustix::fd::{AsFd, BorrowedFd};
@@ -80,10 +82,28 @@ impl Tenant {
         record.sequence.write(|| record.class.store(class.number(), Ordering::Relaxed));
     }
 
-    /// Publishes the lane that the tenant is bound to.
-    pub fn set_lane(&self, lane: u8) {
+    /// Publishes the lane that the tenant is bound to, and how many SMs that has.
+    pub fn set_lane(&self, lane: u8, width: u32) {
         let record = &self.pages.record.0;
-        record.sequence.write(|| record.lane.store(u32::from(lane), Ordering::Relaxed));
+        record.sequence.write(|| {
+            record.lane.store(u32::from(lane), Ordering::Relaxed);
+            record.lane_width.store(width, Ordering::Relaxed);
+        });
+    }
+
+    /// Publishes which GPU the tenant uses; 0 is unknown.
+    pub fn set_gpu(&self, gpu: u64) {
+        self.pages.facts.0.gpu.store(gpu, Ordering::Relaxed);
+    }
+
+    /// Publishes how many bytes of its memory the tenant has.
+    pub fn set_memory(&self, bytes: u64) {
+        self.pages.facts.0.memory.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts a step that lasted so long.
+    pub fn note_step(&self, ns: u64) {
+        self.pages.step_times.0[step_times::bucket(ns)].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Publishes when the next step is due, by [`clock::now`]; 0 is unknown.
@@ -102,7 +122,7 @@ impl Tenant {
                 record.holding_since.store(now, Ordering::Relaxed);
             }
         });
-        Hold(self)
+        Hold { tenant: self, since: now }
     }
 }
 
@@ -114,12 +134,17 @@ impl fmt::Debug for Tenant {
 
 /// A thread of the tenant that is being held.
 #[derive(Debug)]
-pub struct Hold<'a>(&'a Tenant);
+pub struct Hold<'a> {
+    tenant: &'a Tenant,
+    since: u64,
+}
 
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
-        let record = &self.0.pages.record.0;
+        let record = &self.tenant.pages.record.0;
+        let held = clock::now().saturating_sub(self.since);
         record.sequence.write(|| {
+            record.held.fetch_add(held, Ordering::Relaxed);
             if record.holding.fetch_sub(1, Ordering::Relaxed) == 1 {
                 record.holding_since.store(0, Ordering::Relaxed);
             }
@@ -142,10 +167,18 @@ pub struct TenantState {
     pub finished: u64,
     /// The lane that it is bound to, below [`LANES`].
     pub lane: u8,
+    /// How many SMs that lane has, at most [`MOST_SMS`]; 0 is unknown.
+    pub lane_width: u32,
     /// Launches that were held so far.
     pub holds: u64,
     /// Since when one is being held; never in the future.
     pub holding_since: Option<u64>,
+    /// How long launches were held so far, all of them together.
+    pub held_ns: u64,
+    /// Which GPU it uses; 0 is unknown. Only ever compared.
+    pub gpu: u64,
+    /// Bytes of that GPU's memory that it has, as it says.
+    pub memory: u64,
     /// What was replaced because it could not be.
     pub doubts: Doubts,
 }
@@ -159,6 +192,39 @@ impl TenantView {
     /// Maps a group that was handed out, and checks it. The file is not needed afterwards.
     pub fn map(file: impl AsFd) -> Result<Self, MapError> {
         Ok(Self { pages: Others::map(file.as_fd())? })
+    }
+
+    /// A place for a tenant that has not come yet: it reads as one that is idle and has never launched anything.
+    pub fn none() -> Result<Self, MapError> {
+        Ok(Self { pages: Others::none()? })
+    }
+
+    /// Puts another tenant's group in the place of this one. Threads that read meanwhile find the old or the new one.
+    pub fn replace(&self, file: impl AsFd) -> Result<(), MapError> {
+        self.pages.replace(file.as_fd())
+    }
+
+    /// As [`TenantView::none`]: whoever was here has left.
+    pub fn clear(&self) -> Result<(), MapError> {
+        self.pages.clear()
+    }
+
+    /// Whether one of its launches is being held: for the launch path.
+    #[must_use]
+    pub fn is_holding(&self) -> bool {
+        self.pages.record.0.holding.load(Ordering::Relaxed) != 0
+    }
+
+    /// Which GPU it uses; 0 is unknown.
+    #[must_use]
+    pub fn gpu(&self) -> u64 {
+        self.pages.facts.0.gpu.load(Ordering::Relaxed)
+    }
+
+    /// How long its steps lasted.
+    #[must_use]
+    pub fn step_times(&self) -> StepTimes {
+        StepTimes::new(|bucket| self.pages.step_times.0[bucket].load(Ordering::Relaxed))
     }
 
     /// Busy or idle, and the step: one load.
@@ -187,13 +253,12 @@ impl TenantView {
         let mut doubts = Doubts::NONE;
         let record = &self.pages.record.0;
         let words = record.sequence.read(|| {
-            let lane = record.lane.load(Ordering::Relaxed);
-            let [due, holds, since] =
-                [&record.due, &record.holds, &record.holding_since].map(|word| word.load(Ordering::Relaxed));
-            (record.class.load(Ordering::Relaxed), lane, due, holds, since)
+            let numbers = [&record.class, &record.lane, &record.lane_width].map(|word| word.load(Ordering::Relaxed));
+            let counts = [&record.due, &record.holds, &record.holding_since, &record.held];
+            (numbers, counts.map(|word| word.load(Ordering::Relaxed)))
         });
         doubts.add_if(words.is_none(), Doubts::TORN);
-        let (class_number, lane, due, holds, since) = words.unwrap_or_default();
+        let ([class_number, lane, lane_width], [due, holds, since, held_ns]) = words.unwrap_or_default();
         // Finished first, then launched: an honest tenant has launched what it has finished. The acquire pairs with the
         // release in `Tenant::finish`.
         let finished = acquired(self.pages.finished.0.load(Ordering::Relaxed));
@@ -208,8 +273,12 @@ impl TenantView {
             launched,
             finished: finished.min(launched),
             lane: lane.unwrap_or_default(),
+            lane_width: within(lane_width, 0, MOST_SMS, Doubts::LANE, &mut doubts),
             holds,
             holding_since: time_past(since, now, &mut doubts),
+            held_ns,
+            gpu: self.gpu(),
+            memory: self.pages.facts.0.memory.load(Ordering::Relaxed),
             doubts,
         }
     }

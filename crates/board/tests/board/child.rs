@@ -76,7 +76,7 @@ fn tenant(mut stream: UnixStream) {
         match &command {
             b"b" => _ = tenant.launch(),
             b"i" => assert!(tenant.finish(tenant.launched(), clock::now())),
-            b"l" => tenant.set_lane(3),
+            b"l" => tenant.set_lane(3, 32),
             b"h" => core::mem::forget(tenant.hold()),
             _ => return,
         }

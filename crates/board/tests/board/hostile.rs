@@ -50,6 +50,7 @@ fn while_it_changes(forged: &Forged, seed: u64, read: impl FnOnce()) {
 fn is_in_range(state: &TenantState, now: u64) {
     let near = now.saturating_sub(HORIZON_NS)..=now + HORIZON_NS;
     assert!(state.lane < LANES);
+    assert!(state.lane_width <= MOST_SMS);
     assert!(state.due.is_none_or(|due| near.contains(&due)));
     assert!(state.holding_since.is_none_or(|since| since <= now && near.contains(&since)));
     assert!(state.finished <= state.launched);
@@ -77,6 +78,9 @@ fn a_tenants_pages_may_hold_anything() {
                 let state = view.read(now);
                 is_in_range(&state, now);
                 doubted += usize::from(state.doubts.any());
+                let times = view.step_times();
+                assert_eq!(times.quantile(0.99).is_some(), times.count() != 0);
+                _ = (view.is_holding(), view.gpu());
                 assert!(view.due(now).is_none_or(|due| due <= now + HORIZON_NS));
             }
             // It returns, whatever the word does meanwhile.

@@ -4,7 +4,9 @@
 
 mod child;
 mod hostile;
+mod join;
 mod pages;
+mod places;
 mod processes;
 mod socket;
 mod table;
@@ -22,7 +24,7 @@ struct Forged {
 
 /// Of these sizes the groups are.
 const TENANT_BYTES: usize = 4096;
-const DAEMON_BYTES: usize = 3 * 4096;
+const DAEMON_BYTES: usize = 5 * 4096;
 
 impl Forged {
     /// The header of a tenant's group (kind 1) or the daemon's (kind 2).

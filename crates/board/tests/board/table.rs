@@ -1,7 +1,8 @@
 //! The daemon's table and a tenant's record, in one process.
 
 use detshare_board::{
-    Class, Daemon, DaemonView, Entry, Limits, Owner, SLOTS, SlotState, SplitLadder, Tenant, TenantView, clock,
+    Class, Daemon, DaemonView, Entry, Limits, Objective, Owner, SLOTS, SlotState, SplitLadder, Tenant, TenantView,
+    clock,
 };
 
 fn myself() -> Owner {
@@ -30,6 +31,8 @@ fn what_a_tenant_was_given_arrives() {
     let entry = Entry {
         class: Class::BestEffort,
         weight: 300,
+        paused: true,
+        objective: Objective { p99_ns: Some(5_000_000), ttft_ns: None, tpot_ns: Some(50_000_000) },
         ladder: SplitLadder::new(&[16, 32, 64]).expect("it rises"),
         limits: Limits { memory: Some(1 << 34), longest_hold_ns: 5_000_000, least_share: 50 },
     };
