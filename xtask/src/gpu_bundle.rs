@@ -5,7 +5,7 @@ use crate::process::root;
 use anyhow::{Context, Result};
 use std::path::Path;
 
-const PROGRAMS: [&str; 12] = [
+const PROGRAMS: [&str; 13] = [
     "surface",
     "conformance",
     "instructions",
@@ -14,6 +14,7 @@ const PROGRAMS: [&str; 12] = [
     "move_cost",
     "vector_add",
     "slow_once",
+    "managed_probe",
     "quota_probe",
     "soak",
     "detshare",
@@ -52,6 +53,8 @@ const CHECKS: &str = r#"[
  {"name": "quota", "timeout_s": 60,
   "command": ["env", "LD_PRELOAD={shim}", "DETSHARE_MEM=1GiB", "sh", "-c",
               "bin/quota_probe init managed:1000000 create:2097152 map:1 retain:1 free:1 free:2 info unmap:1 info array:512:512 cube:64:64:64 mipmap:512:512:4 info free:3 free:4 free:5 node:1000000 any-node:1000000 info graph-free:6 graph-free:7 info && bin/quota_probe init capture:1000000 info graph-free:0 info alloc:2000000000"]},
+ {"name": "verify_managed", "timeout_s": 180,
+  "command": ["sh", "-c", "bin/managed_probe || exit; bin/detshare verify --format json --timeout 60s -- bin/managed_probe > {out} && grep -q '\"memory_changes\": 24,' {out}"]},
  {"name": "instructions", "timeout_s": 120,
   "command": ["bin/instructions", "--driver", "{driver}", "--out", "{out}", "cases"]},
  {"name": "vector_add", "timeout_s": 60, "command": ["bin/vector_add"]},

@@ -155,7 +155,9 @@ fn verified(built: &Path, program: impl IntoIterator<Item = impl AsRef<OsStr>>) 
 
 /// Driver-API programs.
 pub(crate) fn verify_driver_api(built: &Path) -> Result<()> {
-    run(&mut verified(built, [built.join("vector_add")]))
+    run(&mut verified(built, [built.join("vector_add")]))?;
+    // The software GPU has no managed memory.
+    run(&mut verified(built, [built.join("managed_probe").as_os_str(), OsStr::new("pinned")]))
 }
 
 /// Numba's programs.
