@@ -49,6 +49,7 @@ fn entries() -> String {
                 let before = "bind::everything();";
                 write(format_args!("entry!({name}({}), {{ {count} }}, {{ {before} }});\n", parameters(function)));
             }
+            (Action::Ask, _) => write(format_args!("ask!({name}({}), {{ {count} }});\n", parameters(function))),
             (Action::Look, _) => {
                 let default = format!("DefaultStream::{:?}", function.default_stream());
                 write(format_args!("look!({name}({}), {{ {count} }}, {default});\n", parameters(function)));

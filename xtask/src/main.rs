@@ -5,6 +5,7 @@
 
 mod bench;
 mod build;
+mod daemon;
 mod demo;
 mod generate;
 mod gpu_bundle;

@@ -1,6 +1,7 @@
 //! The software GPU's tests: the conformance suite, the instruction files, and programs that others wrote.
 
 use crate::build;
+use crate::daemon::Daemon;
 use crate::process::{root, run, target};
 use crate::pypi;
 use anyhow::{Context, Result};
@@ -27,16 +28,19 @@ pub(crate) enum Way {
     ThroughShim,
     /// Through the shim, with another lane at every launch.
     Moving,
+    /// Through the shim, as a tenant among others: a daemon's policy chooses the lanes, and holds.
+    AsTenant,
 }
 
 impl Way {
+    /// Those that need nobody else.
     pub(crate) const ALL: [Self; 3] = [Self::Directly, Self::ThroughShim, Self::Moving];
 
     /// The library to load as the driver.
     fn library(self, built: &Path) -> PathBuf {
         match self {
             Self::Directly => built.join(build::SOFTGPU),
-            Self::ThroughShim | Self::Moving => built.join(build::SHIM),
+            Self::ThroughShim | Self::Moving | Self::AsTenant => built.join(build::SHIM),
         }
     }
 }
@@ -47,7 +51,7 @@ fn command(program: impl AsRef<OsStr>, built: &Path, way: Way) -> Command {
     command.env("DETSHARE_DRIVER", built.join(build::SOFTGPU)).env_remove("LD_PRELOAD");
     match way {
         Way::Moving => command.env("DETSHARE_SCHEDULE", "random:1"),
-        Way::Directly | Way::ThroughShim => command.env_remove("DETSHARE_SCHEDULE"),
+        Way::Directly | Way::ThroughShim | Way::AsTenant => command.env_remove("DETSHARE_SCHEDULE"),
     };
     command
 }
@@ -55,11 +59,13 @@ fn command(program: impl AsRef<OsStr>, built: &Path, way: Way) -> Command {
 /// The driver API, test by test; through the shim with the same codes as without it.
 pub(crate) fn conformance(built: &Path, way: Way) -> Result<()> {
     let verdicts = target().join("conformance.json");
+    let daemon = Daemon::for_way(built, way)?;
     let mut program = command(built.join("conformance"), built, way);
+    program.envs(daemon.as_ref().map(Daemon::variable));
     program.arg("--driver").arg(way.library(built));
     match way {
         Way::Directly => program.arg("--out").arg(verdicts),
-        Way::ThroughShim | Way::Moving => program.arg("--same-codes-as").arg(verdicts),
+        Way::ThroughShim | Way::Moving | Way::AsTenant => program.arg("--same-codes-as").arg(verdicts),
     };
     summarised(&mut program, "conformance")
 }
@@ -135,7 +141,9 @@ fn numba_environment<'c>(command: &'c mut Command, packages: &Path) -> &'c mut C
 
 /// Random programs, judged by a model of what CUDA promises about their order.
 pub(crate) fn order(built: &Path, way: Way) -> Result<()> {
+    let daemon = Daemon::for_way(built, way)?;
     let mut program = command(built.join("order"), built, way);
+    program.envs(daemon.as_ref().map(Daemon::variable));
     summarised(program.args(["--programs", "10000", "--driver"]).arg(way.library(built)), "order")
 }
 

@@ -109,11 +109,17 @@ fn start() {
     if STARTED.swap(true, Ordering::AcqRel) {
         return;
     }
+    // Where there can be no thread, there are no lanes, and everything runs on the whole GPU.
+    thread("detshare", || guarded((), work));
+}
+
+/// Starts a thread of ours; says whether there is one.
+pub(crate) fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> bool {
     // The program's signals are for the program's threads.
     let before = mask_signals(&all_signals());
-    // Where there can be no thread, there are no lanes, and everything runs on the whole GPU.
-    let _ = std::thread::Builder::new().name("detshare".into()).spawn(|| guarded((), work));
+    let started = std::thread::Builder::new().name(name.into()).spawn(work);
     mask_signals(&before);
+    started.is_ok()
 }
 
 fn all_signals() -> libc::sigset_t {
@@ -200,7 +206,7 @@ fn perform(task: Task) -> Vec<Resting> {
 }
 
 /// What this thread asks the driver must not end a capture of the program, nor be refused because of one.
-fn ignore_captures() {
+pub(crate) fn ignore_captures() {
     let mut mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
     cu!(cuThreadExchangeStreamCaptureMode(&raw mut mode));
 }

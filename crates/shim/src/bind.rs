@@ -6,7 +6,7 @@ use crate::coroutine::{self, Coroutine, STREAMS, active};
 use crate::kernel::{self, Shape};
 use crate::lane::FULL;
 use crate::stream::{Kind, Logical, Ring};
-use crate::watchdog;
+use crate::{gate, steps, watchdog};
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use detshare_cuda::DefaultStream;
@@ -106,16 +106,17 @@ pub(crate) fn launch(
 ) -> CUresult {
     let Some(logical) = find(stream, default) else { return call(stream) };
     let Some(coroutine) = logical.coroutine() else { return call(stream) };
+    let wanted = if capturing() { FULL } else { gate::pass(coroutine) };
     let mut state = logical.begin();
     if capturing() {
         state = logical.until_it_can_move(state);
         state.go_home(coroutine);
         return call(stream);
     }
-    let wanted = coroutine.choose();
     let lane = if kernel::fits(function, shape, coroutine, wanted) { wanted } else { FULL };
     logical.go(&mut state, coroutine, lane);
     state.note_launch(coroutine);
+    steps::launched(logical, &mut state);
     let at = if state.is_home() { stream } else { state.handle() };
     match kernel::to_be_timed(function, shape) {
         None => call(at),
@@ -132,14 +133,15 @@ pub(crate) fn launch_graph(
 ) -> Result<CUresult, CUstream> {
     let logical = find(stream, default).ok_or(stream)?;
     let coroutine = logical.coroutine().ok_or(stream)?;
+    let mut lane = if capturing() { FULL } else { gate::pass(coroutine) };
     let mut state = logical.begin();
-    let lane = if capturing() {
+    if capturing() {
         state = logical.until_it_can_move(state);
         state.go_home(coroutine);
-        FULL
+        lane = FULL;
     } else {
-        coroutine.choose()
-    };
+        steps::launched(logical, &mut state);
+    }
     let at = if state.is_home() { stream } else { state.handle() };
     Ok(body(logical, coroutine, lane, at))
 }
@@ -175,6 +177,14 @@ fn free_per_thread() -> std::sync::MutexGuard<'static, Vec<&'static Logical>> {
     FREE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether it is the calling thread's own default stream.
+pub(crate) fn is_own(logical: &Logical) -> bool {
+    let is_there = |own: &RefCell<PerThread>| {
+        own.try_borrow().is_ok_and(|own| own.0.iter().any(|other| core::ptr::eq(*other, logical)))
+    };
+    OWN.try_with(is_there).unwrap_or(false)
+}
+
 fn per_thread(coroutine: &'static Coroutine) -> Option<&'static Logical> {
     let find = |own: &RefCell<PerThread>| {
         let mut own = own.try_borrow_mut().ok()?;
@@ -197,7 +207,7 @@ fn per_thread(coroutine: &'static Coroutine) -> Option<&'static Logical> {
 static CAPTURES: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 static CAPTURE_COUNT: AtomicUsize = AtomicUsize::new(0);
 
-fn capturing() -> bool {
+pub(crate) fn capturing() -> bool {
     CAPTURE_COUNT.load(Ordering::Acquire) != 0
 }
 

@@ -7,7 +7,7 @@ use crate::handles::Handles;
 use crate::lane::{FULL, LANES, Lane};
 use crate::schedule::Schedule;
 use crate::stream::{Kind, Logical, Ring, State};
-use crate::{graph, lane, log, settings, watchdog};
+use crate::{graph, lane, log, settings, tenant, watchdog};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
@@ -89,9 +89,9 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Coroutine> {
     COROUTINES.iter().filter(|coroutine| coroutine.era() != 0)
 }
 
-/// The one for a device; None where there is no schedule, or too many devices.
+/// The one for a device; None where nobody decides about lanes, or there are too many devices.
 fn on(device: CUdevice) -> Option<&'static Coroutine> {
-    settings::get().schedule.as_ref()?;
+    settings::get().binds().then_some(())?;
     COROUTINES.get(usize::try_from(device.0).ok()?)
 }
 
@@ -163,6 +163,7 @@ impl Coroutine {
         self.context.store(context.0, Ordering::Release);
         ACTIVE.store(true, Ordering::Release);
         background::order(Task::Build(self));
+        tenant::join(device);
         self.wait_for_lanes_to_be_made();
     }
 
@@ -315,11 +316,6 @@ impl Coroutine {
             log::line(format_args!("there is no lane {wanted}: everything runs on all SMs"));
         }
         self.named_lane.store(found.unwrap_or(FULL), Ordering::Relaxed);
-    }
-
-    /// The lane for the next launch.
-    pub(crate) fn choose(&self) -> usize {
-        settings::get().schedule.as_ref().unwrap_or(&Schedule::Full).choose(self)
     }
 
     /// Waits for what streams do on lanes: the driver's own waiting does not cover all of it.

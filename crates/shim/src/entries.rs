@@ -8,6 +8,7 @@ use crate::bind;
 use crate::coroutine::active;
 use crate::digest::{self, Copied};
 use crate::resolve;
+use crate::steps;
 use crate::treatment::Kind;
 use core::arch::naked_asm;
 use core::ffi::*;
@@ -106,7 +107,7 @@ macro_rules! bind {
             // SAFETY: the caller's own arguments for the function that it meant to call.
             let code = unsafe { real(entry::$name)($($parameter),*) };
             $(record!(code, CUstream(core::ptr::null_mut()), $default, None, $digest($($brought),*));)?
-            code
+            steps::asked(code)
         }
     };
 }
@@ -131,6 +132,19 @@ macro_rules! record {
     };
 }
 
+/// Calls the real function, which says whether something is finished.
+macro_rules! ask {
+    ($name:ident($($parameter:ident: $ty:ty),*), $count:block) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($parameter: $ty),*) -> CUresult {
+            $count
+            // SAFETY: the caller's own arguments for the function that it meant to call.
+            let code = unsafe { real(entry::$name)($($parameter),*) };
+            steps::asked(code)
+        }
+    };
+}
+
 /// Calls the real function with the stream where it is, or with several where that takes more.
 macro_rules! look {
     ($name:ident($stream:ident: $ty:ty), $count:block, $default:expr) => {
@@ -139,7 +153,7 @@ macro_rules! look {
             $count
             // SAFETY: the caller's own stream, or one that stands for it.
             let call = |stream| unsafe { real(entry::$name)(stream) };
-            if active() { bind::look($stream, $default, call) } else { call($stream) }
+            steps::asked(if active() { bind::look($stream, $default, call) } else { call($stream) })
         }
     };
 }

@@ -17,6 +17,7 @@ pub(crate) use template::{bound, with_current};
 use crate::background::{self, Task};
 use crate::call::is_ok;
 use crate::coroutine::Coroutine;
+use crate::gate;
 use crate::handles::Handles;
 use crate::lane::{FULL, LANES};
 use crate::settings;
@@ -196,7 +197,7 @@ impl Copies {
         let picked: Option<Vec<Picked>> = segments
             .iter()
             .map(|(handle, segment)| {
-                let lane = coroutine.choose();
+                let lane = gate::lane(coroutine);
                 if let Some(executable) = segment.copy(lane) {
                     return Some(Picked { executable, lane });
                 }

@@ -82,6 +82,11 @@ impl Lane {
         self.width.load(Ordering::Relaxed)
     }
 
+    /// The width of `front` in the split that it is a side of.
+    pub(crate) fn split(&self) -> u32 {
+        self.split.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -180,7 +185,7 @@ impl Lane {
 
 /// The name of the lane with that index.
 pub(crate) fn name(index: usize, lane: &Lane) -> String {
-    let split = lane.split.load(Ordering::Relaxed);
+    let split = lane.split();
     match index {
         FULL => "full".into(),
         front if front % 2 == 1 => format!("front{split}"),

@@ -36,6 +36,7 @@ mod coroutine;
 mod digest;
 #[allow(non_snake_case, clippy::wildcard_imports, reason = "the names are the C API's")]
 mod entries;
+mod gate;
 mod graph;
 mod handles;
 mod kernel;
@@ -51,9 +52,12 @@ mod resolve;
 mod schedule;
 mod settings;
 mod stats;
+mod steps;
 mod stream;
+mod tenant;
 #[allow(dead_code, reason = "most of it is read by the build script alone")]
 mod treatment;
+mod unfinished;
 mod watchdog;
 
 /// The owner's name and this library's, as an ELF note: a search for the driver passes such files over.

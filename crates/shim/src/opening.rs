@@ -43,6 +43,7 @@ extern "C" fn unlock() {
 /// In the child its only thread is another one for the mutex than the one that took it, so it starts anew.
 extern "C" fn renew_in_child() {
     crate::coroutine::deactivate();
+    crate::tenant::forked();
     crate::digest::forked();
     crate::quota::renew_in_child();
     // SAFETY: the child has one thread, which is here.

@@ -11,13 +11,14 @@
 //!   the graph is destroyed, whichever comes first.
 //! * Memory freed in a stream's order is free for the next call, as it is for the driver's pool.
 //!
-//! Without the setting nothing is counted, and nothing that a program points to is looked at.
+//! A tenant's memory is counted in any case, for those who want to see it, and the daemon can limit it at any time.
+//! Otherwise, without the setting, nothing is counted, and nothing that a program points to is looked at.
 
 mod ledger;
 mod size;
 
 use crate::call::is_ok;
-use crate::{log, settings};
+use crate::{log, settings, tenant};
 use core::ffi::c_int;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -31,21 +32,29 @@ pub(crate) use size::{of_array, parse};
 /// Devices that are looked after; on further ones there is no quota.
 const DEVICES: usize = 64;
 
-/// The quota, if there is one.
+/// The quota, if there is one: the tighter of what the environment and the daemon say.
 #[inline]
 pub(crate) fn limit() -> Option<u64> {
-    settings::get().memory
+    settings::get().memory.into_iter().chain(tenant::memory_limit()).min()
 }
 
-/// Whether anything is counted.
+/// Whether anything is counted: there is a quota, or somebody who wants to know.
 #[inline]
 pub(crate) fn active() -> bool {
-    limit().is_some()
+    let settings = settings::get();
+    settings.memory.is_some() || settings.folder.is_some()
+}
+
+/// Bytes that this process has, on all devices together.
+pub(crate) fn used() -> u64 {
+    books().used.iter().map(|used| used.load(Ordering::Relaxed)).sum()
 }
 
 /// Says what was not understood, once the log can be written.
 pub(crate) fn check_setting() {
-    if let Some(text) = std::env::var_os("DETSHARE_MEM").filter(|text| !text.is_empty() && !active()) {
+    if let Some(text) =
+        std::env::var_os("DETSHARE_MEM").filter(|text| !text.is_empty() && settings::get().memory.is_none())
+    {
         log::line(format_args!("DETSHARE_MEM={} is no size, such as 40GiB: there is no quota", text.display()));
     }
 }
@@ -94,9 +103,10 @@ impl Books {
 
     /// Takes bytes out of the quota, all or none.
     fn reserve(&self, device: usize, bytes: u64) -> bool {
-        let (Some(used), Some(most), Some(limit)) = (self.used.get(device), self.most.get(device), limit()) else {
+        let (Some(used), Some(most)) = (self.used.get(device), self.most.get(device)) else {
             return true;
         };
+        let limit = limit().unwrap_or(u64::MAX);
         let more = |now: u64| now.checked_add(bytes).filter(|sum| *sum <= limit);
         let reserved = used.try_update(Ordering::AcqRel, Ordering::Relaxed, more);
         if let Ok(before) = reserved {

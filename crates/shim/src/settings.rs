@@ -4,7 +4,9 @@
 
 use crate::published::Published;
 use crate::schedule::Schedule;
+use detshare_board::{Class, Objective, join};
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 
 /// What the environment asked for.
 #[derive(Debug)]
@@ -21,12 +23,28 @@ pub(crate) struct Settings {
     pub(crate) digest: Option<OsString>,
     /// `DETSHARE_MEM`: the most device memory that this process can have on each device, in bytes.
     pub(crate) memory: Option<u64>,
+    /// `DETSHARE_DIR`: where the daemon is that this process joins.
+    pub(crate) folder: Option<PathBuf>,
+    /// `DETSHARE_CLASS`, `DETSHARE_NAME`, and `DETSHARE_P99`, `DETSHARE_TTFT` and `DETSHARE_TPOT` in nanoseconds: what
+    /// the daemon is told.
+    pub(crate) class: Option<Class>,
+    pub(crate) name: Option<String>,
+    pub(crate) objective: Objective,
+    /// `DETSHARE_RUN`: the process that `detshare run` became, which is to say so if it never used CUDA.
+    pub(crate) run: Option<u32>,
     /// `DETSHARE_LOG`: say on standard error what goes wrong.
     pub(crate) log: bool,
     /// `LD_LIBRARY_PATH`: where the loader would have looked for the driver.
     pub(crate) library_path: Option<OsString>,
     /// The process that loaded the library; a forked child differs.
     pub(crate) process: u32,
+}
+
+impl Settings {
+    /// Whether streams are looked after: somebody decides which lanes they get.
+    pub(crate) fn binds(&self) -> bool {
+        self.schedule.is_some() || self.folder.is_some()
+    }
 }
 
 static SETTINGS: Published<Settings> = Published::nothing();
@@ -38,6 +56,7 @@ pub(crate) fn get() -> &'static Settings {
 
 fn read() -> Settings {
     let filled = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let number = |name: &str| filled(name).and_then(|value| value.to_str()?.parse::<u64>().ok());
     Settings {
         driver: filled("DETSHARE_DRIVER"),
         stats: filled("DETSHARE_STATS"),
@@ -45,9 +64,26 @@ fn read() -> Settings {
         segment: filled("DETSHARE_SEGMENT").and_then(|value| value.to_str()?.parse().ok()).filter(|nodes| *nodes > 0),
         digest: filled("DETSHARE_DIGEST"),
         memory: filled("DETSHARE_MEM").and_then(|value| crate::quota::parse(&value.to_string_lossy())),
+        folder: filled("DETSHARE_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute()),
+        class: filled("DETSHARE_CLASS").and_then(|value| class(&value)),
+        name: filled("DETSHARE_NAME").and_then(|name| name.into_string().ok()).filter(|name| join::is_name(name)),
+        objective: Objective {
+            p99_ns: number("DETSHARE_P99"),
+            ttft_ns: number("DETSHARE_TTFT"),
+            tpot_ns: number("DETSHARE_TPOT"),
+        },
+        run: number("DETSHARE_RUN").and_then(|process| u32::try_from(process).ok()),
         log: filled("DETSHARE_LOG").is_some_and(|value| value != OsStr::new("0")),
         library_path: filled("LD_LIBRARY_PATH"),
         process: std::process::id(),
+    }
+}
+
+fn class(value: &OsStr) -> Option<Class> {
+    match value.to_str()? {
+        "latency" => Some(Class::Latency),
+        "best-effort" => Some(Class::BestEffort),
+        _ => None,
     }
 }
 
@@ -69,6 +105,9 @@ fn check() {
     let bad = [
         ("DETSHARE_SCHEDULE", settings.schedule.is_none(), "full, random:SEED, cycle, or a lane such as front32"),
         ("DETSHARE_SEGMENT", settings.segment.is_none(), "a number of nodes"),
+        ("DETSHARE_DIR", settings.folder.is_none(), "an absolute path"),
+        ("DETSHARE_CLASS", settings.class.is_none(), "latency or best-effort"),
+        ("DETSHARE_NAME", settings.name.is_none(), "up to 63 letters, digits, '.', '_' and '-'"),
     ];
     for (name, is_none, wanted) in bad {
         if let Some(value) = std::env::var_os(name).filter(|value| is_none && !value.is_empty()) {

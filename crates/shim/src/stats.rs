@@ -62,6 +62,9 @@ pub(crate) fn handed_out_untouched(name: &CStr) {
 extern "C" fn at_exit() {
     guarded((), || {
         let settings = settings::get();
+        if settings.run == Some(std::process::id()) && resolve::opened().is_none() && !had_children() {
+            crate::log::for_the_user(format_args!("the program did not use CUDA, so there was nothing to share"));
+        }
         if let (Some(file), Some(_)) = (&settings.stats, resolve::opened()) {
             let file = file_for_this_process(file, settings.process);
             if let Err(error) = write_whole(&file, &report()) {
@@ -69,6 +72,15 @@ extern "C" fn at_exit() {
             }
         }
     });
+}
+
+/// Whether it has waited for other processes, which may have used CUDA in its stead.
+fn had_children() -> bool {
+    // SAFETY: numbers throughout, which may be zero.
+    let mut used: libc::rusage = unsafe { core::mem::zeroed() };
+    // SAFETY: writes what it is given.
+    let asked = unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut used) };
+    asked != 0 || used.ru_maxrss != 0
 }
 
 #[used]

@@ -14,6 +14,8 @@ use crate::background::{self, Task};
 use crate::call::is_ok;
 use crate::coroutine::Coroutine;
 use crate::lane::{FULL, LANES};
+use crate::tenant;
+use crate::unfinished::{Link, Linked};
 use core::ffi::c_int;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
@@ -52,6 +54,14 @@ pub(crate) struct Logical {
     state: Mutex<State>,
     /// The last call under way has come back.
     unpinned: Condvar,
+    /// Its place among those whose launches are not known to be finished.
+    link: Link<Self>,
+}
+
+impl Linked for Logical {
+    fn link(&self) -> &Link<Self> {
+        &self.link
+    }
 }
 
 /// Where it is.
@@ -70,6 +80,8 @@ pub(crate) struct State {
     pub(crate) pins: u32,
     /// Whether anything was put into it since the legacy stream looked.
     new_work: bool,
+    /// Whether it has launches that are not known to be finished.
+    pub(crate) unfinished: bool,
 }
 
 // SAFETY: handles of the driver, which any thread may use.
@@ -144,8 +156,10 @@ impl Logical {
                 attributed: false,
                 pins: 0,
                 new_work: false,
+                unfinished: false,
             }),
             unpinned: Condvar::new(),
+            link: Link::new(),
         }
     }
 
@@ -173,6 +187,7 @@ impl Logical {
             attributed: false,
             pins: 0,
             new_work: false,
+            unfinished: false,
         };
     }
 
@@ -269,6 +284,8 @@ impl Logical {
     /// Takes its physical streams and events away from it, by lane.
     pub(crate) fn strip(&self) -> Vec<(usize, CUstream)> {
         let mut state = self.lock();
+        // Nobody asks the driver about it any more.
+        state.unfinished = false;
         if state.place.take().is_some()
             && let Some(coroutine) = self.coroutine()
         {
@@ -314,11 +331,13 @@ impl Logical {
 
     /// Goes to a lane for a launch, if that can be done now; otherwise stays where it is.
     pub(crate) fn go(&self, state: &mut State, coroutine: &'static Coroutine, lane: usize) {
-        if state.pins > 0 || state.place == Some(lane) || (lane == FULL && state.place.is_none()) {
+        // A thread's own stream at home cannot be asked by other threads whether it is done, which tenants want to know.
+        let home_will_do = self.kind() != Kind::PerThread || tenant::membership().is_none();
+        if state.pins > 0 || state.place == Some(lane) || (lane == FULL && state.place.is_none() && home_will_do) {
             return;
         }
         // Its home is as good as any other stream on the whole GPU, but the legacy stream's is slow to record in.
-        if lane == FULL && self.kind() != Kind::Legacy {
+        if lane == FULL && self.kind() != Kind::Legacy && home_will_do {
             state.go_home(coroutine);
             return;
         }

@@ -24,6 +24,8 @@ pub(crate) enum Action {
     Home,
     /// Ask the stream, or wait for it, where it is.
     Look,
+    /// Call the real function; if it says that something is finished, see whether the step is.
+    Ask,
     /// Wait for what is on lanes, then call the real function, which waits for the rest.
     Everything,
     /// The module `replace` has a function of that name.
@@ -43,7 +45,7 @@ pub(crate) enum Kind {
     Synchronise,
 }
 
-use Action::{Everything, Follow, Forward, Home, Look, Replace};
+use Action::{Ask, Everything, Follow, Forward, Home, Look, Replace};
 
 const fn counted(action: Action, kind: Kind) -> Treatment {
     Treatment { action, kind: Some(kind) }
@@ -99,9 +101,10 @@ const TREATMENTS: &[(&str, Treatment)] = &[
     ("cuMemsetD32Async", plain(Follow)),
     ("cuMemsetD8Async", plain(Follow)),
     // Streams and events.
+    ("cuEventQuery", plain(Ask)),
     ("cuEventRecord", plain(Follow)),
     ("cuEventRecordWithFlags", plain(Follow)),
-    ("cuEventSynchronize", counted(Forward, Kind::Synchronise)),
+    ("cuEventSynchronize", counted(Ask, Kind::Synchronise)),
     ("cuStreamBeginCapture", plain(Replace)),
     ("cuStreamBeginCaptureToGraph", plain(Replace)),
     ("cuStreamCopyAttributes", plain(Replace)),

@@ -40,7 +40,7 @@ pub(crate) enum VerifyError {
 impl VerifyError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Shim(_) => exit::NO_SHIM,
+            Self::Shim(_) => exit::UNAVAILABLE,
             Self::Folder(error) => error.exit_code(),
             Self::Signals(error) => error.exit_code(),
             Self::Run(error) => error.exit_code(),

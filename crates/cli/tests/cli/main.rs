@@ -1,7 +1,16 @@
 //! `detshare` from outside. The programs that it runs are shell scripts that write, in place of the shim, what the shim
-//! would write; so nothing here needs CUDA.
+//! would write, and where many tenants are wanted, a thread of the test answers in place of the daemon; so nothing here
+//! needs CUDA.
 
+mod control;
+mod daemon;
+mod doctor;
+mod fake;
+mod generated;
+mod programs;
+mod run;
 mod stage;
+mod top;
 mod usage;
 mod verify;
 mod verify_endings;

@@ -1,5 +1,6 @@
 //! A folder to work in, and a way to run `detshare` on a script.
 
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -44,6 +45,11 @@ impl Stage {
         self.folder.path().join(name)
     }
 
+    /// Where a daemon of this stage would be.
+    pub(crate) fn runtime_folder(&self) -> PathBuf {
+        self.path("run")
+    }
+
     pub(crate) fn shim(&self) -> &Path {
         &self.shim
     }
@@ -55,11 +61,17 @@ impl Stage {
         command
     }
 
-    fn prepare(&self, command: &mut Command) {
-        command.current_dir(self.folder.path()).stdin(Stdio::null()).env("DETSHARE_SHIM", &self.shim);
-        for variable in ["LD_PRELOAD", "DETSHARE_SCHEDULE", "DETSHARE_DIGEST", "DETSHARE_STATS"] {
-            command.env_remove(variable);
+    /// Gives a command the environment of this stage.
+    pub(crate) fn prepare(&self, command: &mut Command) {
+        // Nothing of the user's own: no configuration, no runtime folder, no settings.
+        for (variable, _) in std::env::vars_os() {
+            if ["DETSHARE_", "XDG_", "CUDA_"].iter().any(|prefix| variable.as_bytes().starts_with(prefix.as_bytes())) {
+                command.env_remove(variable);
+            }
         }
+        command.current_dir(self.folder.path()).stdin(Stdio::null()).env_remove("LD_PRELOAD");
+        command.env("HOME", self.folder.path()).env("DETSHARE_SHIM", &self.shim);
+        command.env("DETSHARE_DIR", self.runtime_folder());
     }
 
     /// `detshare verify FLAGS -- sh -c SCRIPT`.

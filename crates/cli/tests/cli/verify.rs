@@ -183,12 +183,14 @@ fn runs_differ_in_nothing_but_the_schedule() {
     let stage = Stage::new();
     let script = format!("{THREE_COPIES}; echo \"${{DETSHARE_SCHEDULE-none}} $LD_PRELOAD\" >&2");
     let mut command = stage.verify_command(&["--keep", "kept", "--seed", "41"], &script);
-    command.env("DETSHARE_SCHEDULE", "random:7").env("LD_PRELOAD", stage.shim());
+    let already = stage.path("already.so");
+    std::os::unix::fs::symlink(stage.shim(), &already).unwrap();
+    command.env("DETSHARE_SCHEDULE", "random:7").env("LD_PRELOAD", &already);
     assert!(command.output().unwrap().status.success());
     let shim = stage.shim().display();
     for (run, schedule) in [("1-plain", "none"), ("2-moved-41", "random:41")] {
         let said = std::fs::read_to_string(stage.path("kept").join(run).join("stderr")).unwrap();
-        assert_eq!(said, format!("{schedule} {shim}:{shim}\n"));
+        assert_eq!(said, format!("{schedule} {shim}:{}\n", already.display()));
     }
 }
 

@@ -4,13 +4,13 @@ use super::replace;
 use crate::call::is_ok;
 use crate::coroutine;
 use crate::entries::counter;
-use crate::{bind, digest, kernel, quota, settings, stats};
+use crate::{bind, digest, kernel, quota, settings, stats, steps};
 use detshare_cuda::types::{CUcontext, CUdevice, CUlibrary, CUmodule, CUresult};
 
 replace! {
     fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) {
         let code = cu!(cuDevicePrimaryCtxRetain(context, device));
-        if is_ok(code) && settings::get().schedule.is_some() && !context.is_null() {
+        if is_ok(code) && settings::get().binds() && !context.is_null() {
             // SAFETY: the driver has written there.
             coroutine::retained(device, unsafe { *context });
         }
@@ -70,6 +70,7 @@ fn unloading() {
 fn waited(code: CUresult) -> CUresult {
     if is_ok(code) {
         digest::all_is_done();
+        steps::look();
     }
     code
 }

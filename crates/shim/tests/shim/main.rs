@@ -11,5 +11,6 @@ mod quota;
 mod stage;
 mod stats;
 mod surface;
+mod tenants;
 mod unknown_functions;
 mod ways;

@@ -154,7 +154,7 @@ mod tests {
         use crate::exit;
         let help = Verify::command().render_long_help().to_string();
         let verdicts = Verdict::ALL.map(|verdict| verdict.exit_code());
-        let errors = [exit::USAGE, exit::NO_PROGRAM, exit::NO_SHIM, exit::SYSTEM, exit::FILES];
+        let errors = [exit::USAGE, exit::NO_PROGRAM, exit::UNAVAILABLE, exit::SYSTEM, exit::FILES];
         for code in verdicts.into_iter().chain(errors) {
             assert!(help.lines().any(|line| line.trim_start().starts_with(&format!("{code} "))), "{code}: {help}");
         }

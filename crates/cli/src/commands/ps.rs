@@ -1,0 +1,260 @@
+//! `detshare ps`: who shares the GPU.
+
+use crate::daemon::{self, DaemonError};
+use crate::quantity;
+use crate::table::{self, Align, Format, OutputError};
+use clap::Args;
+use detshare_api::Tenant;
+
+/// List the tenants and how they do
+///
+/// Rates and step times are those of the last 10 seconds.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// How to print them
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    format: Format,
+}
+
+/// Why there is no list.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PsError {
+    #[error(transparent)]
+    Daemon(#[from] DaemonError),
+    #[error(transparent)]
+    Output(#[from] OutputError),
+}
+
+impl PsError {
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Daemon(error) => error.exit_code(),
+            Self::Output(error) => error.exit_code(),
+        }
+    }
+}
+
+/// Asks and prints.
+pub(crate) fn run(arguments: Arguments) -> Result<u8, PsError> {
+    let tenants = daemon::client()?.tenants().map_err(DaemonError::from)?;
+    table::print(&match arguments.format {
+        Format::Table if tenants.is_empty() => "no tenants: start one with `detshare run -- PROGRAM`\n".to_string(),
+        Format::Table => for_people(&tenants),
+        Format::Json => table::json(&tenants),
+        Format::Csv => for_programs(&tenants),
+    })?;
+    Ok(0)
+}
+
+fn for_people(tenants: &[Tenant]) -> String {
+    use Align::{Left, Right};
+    let headings = [
+        ("name", Left),
+        ("pid", Right),
+        ("class", Left),
+        ("state", Left),
+        ("lane", Left),
+        ("steps/s", Right),
+        ("p50", Right),
+        ("p99", Right),
+        ("launches/s", Right),
+        ("holds/s", Right),
+        ("memory", Right),
+        ("limit", Right),
+    ];
+    let time = |time: Option<u64>| time.map_or("-".to_string(), quantity::nanoseconds);
+    let row = |tenant: &Tenant| {
+        [
+            tenant.name.clone(),
+            tenant.pid.to_string(),
+            tenant.class.to_string(),
+            State::of(tenant).name().to_string(),
+            tenant.lane.clone(),
+            quantity::number(tenant.steps_per_second),
+            time(tenant.step_p50_ns),
+            time(tenant.step_p99_ns),
+            quantity::number(tenant.launches_per_second),
+            quantity::number(tenant.holds_per_second),
+            quantity::size(tenant.memory),
+            tenant.memory_limit.map_or("-".to_string(), quantity::size),
+        ]
+    };
+    table::columns(headings, &tenants.iter().map(row).collect::<Vec<_>>())
+}
+
+/// What a tenant is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    Paused,
+    Holding,
+    Busy,
+    Idle,
+}
+
+impl State {
+    pub(crate) fn of(tenant: &Tenant) -> Self {
+        match tenant {
+            Tenant { paused: true, .. } => Self::Paused,
+            Tenant { holding: true, .. } => Self::Holding,
+            Tenant { busy: true, .. } => Self::Busy,
+            _ => Self::Idle,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Paused => "paused",
+            Self::Holding => "holding",
+            Self::Busy => "busy",
+            Self::Idle => "idle",
+        }
+    }
+}
+
+/// Everything, under the names of the API's fields.
+fn for_programs(tenants: &[Tenant]) -> String {
+    let headings = [
+        "name",
+        "pid",
+        "slot",
+        "class",
+        "paused",
+        "busy",
+        "lane",
+        "lane_width",
+        "step",
+        "steps_per_second",
+        "step_p50_ns",
+        "step_p99_ns",
+        "launches",
+        "launches_per_second",
+        "finished",
+        "holding",
+        "holds",
+        "holds_per_second",
+        "held_ns",
+        "memory",
+        "memory_limit",
+        "weight",
+        "p99_ns",
+        "ttft_ns",
+        "tpot_ns",
+        "gpu",
+        "width",
+        "mps_client",
+        "joined",
+        "command",
+        "doubts",
+    ];
+    let number = |number: Option<u64>| number.map_or(String::new(), |number| number.to_string());
+    let row = |tenant: &Tenant| {
+        [
+            tenant.name.clone(),
+            tenant.pid.to_string(),
+            tenant.slot.to_string(),
+            tenant.class.to_string(),
+            tenant.paused.to_string(),
+            tenant.busy.to_string(),
+            tenant.lane.clone(),
+            tenant.lane_width.to_string(),
+            tenant.step.to_string(),
+            tenant.steps_per_second.to_string(),
+            number(tenant.step_p50_ns),
+            number(tenant.step_p99_ns),
+            tenant.launches.to_string(),
+            tenant.launches_per_second.to_string(),
+            tenant.finished.to_string(),
+            tenant.holding.to_string(),
+            tenant.holds.to_string(),
+            tenant.holds_per_second.to_string(),
+            tenant.held_ns.to_string(),
+            tenant.memory.to_string(),
+            number(tenant.memory_limit),
+            tenant.weight.to_string(),
+            number(tenant.objective.p99_ns),
+            number(tenant.objective.ttft_ns),
+            number(tenant.objective.tpot_ns),
+            tenant.gpu.clone(),
+            tenant.width.to_string(),
+            tenant.mps_client.map_or(String::new(), |client| client.to_string()),
+            tenant.joined.clone(),
+            tenant.command.clone(),
+            tenant.doubts.to_string(),
+        ]
+    };
+    table::csv(headings, &tenants.iter().map(row).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use detshare_api::{Class, Objective};
+
+    /// A tenant in the middle of its work.
+    pub(crate) fn tenant(name: &str, pid: u32, class: Class) -> Tenant {
+        Tenant {
+            name: name.to_string(),
+            pid,
+            slot: 1,
+            class,
+            paused: false,
+            busy: true,
+            lane: "front16".to_string(),
+            lane_width: 16,
+            step: 120,
+            steps_per_second: 12.0,
+            step_p50_ns: Some(1_230_000),
+            step_p99_ns: Some(2_000_000),
+            launches: 12_000,
+            launches_per_second: 12_345.0,
+            finished: 11_990,
+            holding: false,
+            holds: 3,
+            holds_per_second: 0.5,
+            held_ns: 1000,
+            memory: 40 << 30,
+            memory_limit: None,
+            weight: 100,
+            objective: Objective { p99_ns: Some(5_000_000), ttft_ns: None, tpot_ns: None },
+            gpu: "DetShare soft".to_string(),
+            width: 132,
+            mps_client: None,
+            joined: "2026-01-01T00:00:00Z".to_string(),
+            command: "python3 serve.py, \"x\"".to_string(),
+            doubts: false,
+        }
+    }
+
+    #[test]
+    fn people_read_units() {
+        let text = for_people(&[tenant("serve", 7, Class::Latency)]);
+        let expected = "\
+name   pid  class    state  lane     steps/s      p50      p99  launches/s  holds/s    memory  limit
+serve    7  latency  busy   front16     12.0  1.23 ms  2.00 ms       12.3k     0.50  40.0 GiB      -
+";
+        assert_eq!(text, expected);
+    }
+
+    /// So a field that the API gets is not forgotten in the other form.
+    #[test]
+    fn csv_has_every_field_of_the_api() {
+        let tenant = tenant("serve", 7, Class::Latency);
+        let text = for_programs(std::slice::from_ref(&tenant));
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let headings: Vec<_> = reader.headers().unwrap().iter().map(String::from).collect();
+        let serde_json::Value::Object(mut fields) = serde_json::to_value(&tenant).unwrap() else { panic!("no object") };
+        let Some(serde_json::Value::Object(objective)) = fields.remove("objective") else { panic!("no objective") };
+        fields.extend(objective);
+        let row = reader.records().next().unwrap().unwrap();
+        assert_eq!(headings.len(), fields.len());
+        for (heading, cell) in headings.iter().zip(&row) {
+            let text = match &fields[heading] {
+                serde_json::Value::Null => String::new(),
+                serde_json::Value::String(text) => text.clone(),
+                serde_json::Value::Number(number) => number.to_string().trim_end_matches(".0").to_string(),
+                other => other.to_string(),
+            };
+            assert_eq!(cell, text, "{heading}");
+        }
+    }
+}

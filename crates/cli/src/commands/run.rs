@@ -1,0 +1,127 @@
+//! `detshare run`: a program as a tenant.
+//!
+//! We prepare the environment and then become the program, so that nothing stands between it and whoever started it:
+//! exit code, signals, terminal, standard streams and process number are its own.
+
+mod flags;
+
+pub(crate) use flags::Arguments;
+
+use crate::daemon::{self, DaemonError};
+use crate::exec;
+use crate::executable::{self, ExecutableError};
+use crate::exit;
+use crate::part;
+use crate::shim;
+use detshare_api::{Status, places};
+use flags::{Device, Settings};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+/// Restricts a program to some GPUs; the daemon is for all of them, whoever starts it.
+const VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
+
+/// Why the program was not started.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    #[error(transparent)]
+    Program(#[from] ExecutableError),
+    #[error(transparent)]
+    Shim(#[from] shim::FindError),
+    #[error(transparent)]
+    Part(#[from] part::FindError),
+    #[error(transparent)]
+    Daemon(#[from] DaemonError),
+    #[error("cannot start the daemon: {0}; start it with `detshare up`")]
+    NotUp(#[source] std::io::Error),
+    /// What `detshare up` said.
+    #[error("no daemon for the program: {reason}")]
+    Up { reason: String, code: u8 },
+    #[error("{program} was not found at the last moment: try again")]
+    Vanished { program: String },
+    #[error("the system did not start {program} ({source}): check its arguments and limits, and try again")]
+    NotStarted { program: String, source: std::io::Error },
+}
+
+impl RunError {
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Program(error) => error.exit_code(),
+            Self::Shim(_) | Self::Part(_) => exit::UNAVAILABLE,
+            Self::Daemon(error) => error.exit_code(),
+            Self::Up { code, .. } => *code,
+            Self::Vanished { .. } => exit::NO_PROGRAM,
+            Self::NotUp(_) | Self::NotStarted { .. } => exit::SYSTEM,
+        }
+    }
+}
+
+/// Becomes the program; returns only if it cannot.
+pub(crate) fn run(arguments: Arguments) -> Result<u8, RunError> {
+    let settings = Settings::from(arguments);
+    let (name, arguments) = settings.program.split_first().expect("the command line asks for a program");
+    let file = executable::find(name, std::env::var_os("PATH").as_deref())?;
+    let shim = shim::find()?;
+    let driver = settings.device.map(|Device::Soft| part::SOFTGPU.find()).transpose()?;
+    let status = daemon_status()?;
+    let mut command = Command::new(&file);
+    command.arg0(name).args(arguments).envs(settings.environment()).envs(status.environment);
+    command
+        .env("LD_PRELOAD", shim::preload(&shim, std::env::var_os("LD_PRELOAD").as_deref()))
+        .env(places::FOLDER_VARIABLE, daemon::folder())
+        .env("DETSHARE_RUN", std::process::id().to_string());
+    if let Some(driver) = driver {
+        command.env("DETSHARE_DRIVER", driver);
+    }
+    let source = exec::become_program(&mut command);
+    let program = name.to_string_lossy().into_owned();
+    Err(match source.kind() {
+        ErrorKind::NotFound => RunError::Vanished { program },
+        _ => RunError::NotStarted { program, source },
+    })
+}
+
+/// Asks the daemon, and starts one first where none runs.
+fn daemon_status() -> Result<Status, RunError> {
+    let ask = || -> Result<Status, DaemonError> { Ok(daemon::client()?.status()?) };
+    match ask() {
+        Err(error) if error.is_absence() => {
+            up()?;
+            Ok(ask()?)
+        }
+        status => Ok(status?),
+    }
+}
+
+/// As a process of its own: were the daemon our child, it would be the program's, which knows nothing of it.
+fn up() -> Result<(), RunError> {
+    let executable = std::env::current_exe().map_err(RunError::NotUp)?;
+    let up = Command::new(executable).arg("up").env_remove(VISIBLE_DEVICES).stdin(Stdio::null()).output();
+    let up = up.map_err(RunError::NotUp)?;
+    if up.status.success() {
+        return Ok(());
+    }
+    let words = String::from_utf8_lossy(&up.stderr);
+    let reason = words.lines().rev().find(|line| !line.is_empty()).unwrap_or("`detshare up` does not say why");
+    let code = up.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(exit::UNAVAILABLE);
+    Err(RunError::Up { reason: reason.strip_prefix("detshare: ").unwrap_or(reason).to_string(), code })
+}
+
+impl Settings {
+    /// What the shim reads. What no flag says is left as it stands in our environment.
+    fn environment(&self) -> BTreeMap<&'static str, OsString> {
+        let number = |number: Option<u64>| number.map(|number| number.to_string());
+        let variables = [
+            ("DETSHARE_CLASS", self.class.map(|class| class.to_string())),
+            ("DETSHARE_NAME", self.name.clone()),
+            ("DETSHARE_P99", number(self.p99_ns)),
+            ("DETSHARE_TTFT", number(self.ttft_ns)),
+            ("DETSHARE_TPOT", number(self.tpot_ns)),
+            ("DETSHARE_MEM", number(self.memory)),
+        ];
+        variables.into_iter().filter_map(|(name, value)| Some((name, value?.into()))).collect()
+    }
+}

@@ -1,0 +1,391 @@
+//! Who is here: slots, names, what each was given, and telling them of each other.
+//!
+//! Nothing here waits. Messages to tenants are put into their sockets if there is room; a tenant that has left its own
+//! unread for so long that there is none is sent away, and can come again.
+
+use crate::config::Config;
+use crate::entry::{self, from_board};
+use crate::history::History;
+use crate::name;
+use crate::profiles::{Gpu, TenantProfile};
+use detshare_api::{Isolation, Objective, Tenant, TenantPatch};
+use detshare_board::join::{Arrived, Hello, JoinError, Refusal, Welcome};
+use detshare_board::{Claim, Daemon, Entry, Owner, SocketError, TenantState, TenantView, clock};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::SystemTime;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::oneshot;
+
+/// Longer command lines are cut.
+const LONGEST_COMMAND: u64 = 4096;
+/// How often a page is read before it is said to be nonsense: its owner may just be writing.
+const LOOKS: usize = 8;
+/// The software GPU's models begin with it.
+const SOFTWARE_GPU: &str = "DetShare";
+
+/// A tenant's connection.
+pub(crate) type Connection = Arc<AsyncFd<UnixStream>>;
+
+/// Tells one stay of a tenant from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Stay(u64);
+
+/// Why somebody was not taken in.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum JoinRefused {
+    #[error("all slots are taken: end a tenant first")]
+    Full,
+    #[error("its page cannot be used: {0}")]
+    Page(String),
+    #[error("it could not be answered: {0}")]
+    Unanswered(#[from] JoinError),
+}
+
+impl JoinRefused {
+    /// What it is told; nothing where it may have heard a part of something else.
+    pub(crate) const fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Self::Full => Some(Refusal::Full),
+            Self::Page(_) => Some(Refusal::Page),
+            Self::Unanswered(_) => None,
+        }
+    }
+}
+
+/// One who asks to be taken in.
+#[derive(Debug)]
+pub(crate) struct Applicant {
+    pub(crate) hello: Hello,
+    pub(crate) page: OwnedFd,
+    pub(crate) owner: Owner,
+    pub(crate) connection: Connection,
+}
+
+/// One who was.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    pub(crate) stay: Stay,
+    pub(crate) name: String,
+    /// Resolves when it was sent away.
+    pub(crate) sent_away: oneshot::Receiver<()>,
+}
+
+/// A tenant that is here.
+#[derive(Debug)]
+pub(crate) struct Present {
+    pub(crate) name: String,
+    /// The name that it would have if it were the only one of it.
+    wanted_name: String,
+    hello: Hello,
+    claim: Claim,
+    entry: Entry,
+    patch: TenantPatch,
+    page: OwnedFd,
+    view: TenantView,
+    connection: Connection,
+    history: History,
+    joined: SystemTime,
+    command: String,
+    pub(crate) mps_client: Option<bool>,
+    doubts: bool,
+    /// Dropped with the rest, which wakes the task that attends to the tenant.
+    _sent_away: oneshot::Sender<()>,
+}
+
+/// All that are here.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    present: BTreeMap<Stay, Present>,
+    next_stay: u64,
+}
+
+impl Registry {
+    pub(crate) fn len(&self) -> usize {
+        self.present.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Present> {
+        self.present.values()
+    }
+
+    pub(crate) fn get_mut(&mut self, stay: Stay) -> Option<&mut Present> {
+        self.present.get_mut(&stay)
+    }
+
+    /// By name, or else by pid.
+    pub(crate) fn find(&self, name_or_pid: &str) -> Option<Stay> {
+        let by_name = self.present.iter().find(|(_, present)| present.name == name_or_pid);
+        let pid = name_or_pid.parse::<u32>().ok();
+        let by_pid = || self.present.iter().find(|(_, present)| Some(present.claim.owner().pid()) == pid);
+        by_name.or_else(by_pid).map(|(stay, _)| *stay)
+    }
+
+    /// The earlier stay of this process: it connects again because its connection broke.
+    pub(crate) fn of_process(&self, owner: &Owner) -> Option<Stay> {
+        let is_same =
+            |claim: &Claim| (claim.owner().pid(), claim.owner().start_time()) == (owner.pid(), owner.start_time());
+        self.present.iter().find(|(_, present)| is_same(&present.claim)).map(|(stay, _)| *stay)
+    }
+
+    /// Takes somebody in: a slot and a name, the daemon's pages and everybody's; and tells the others. Also returns those
+    /// who could not be told, who are to be sent away.
+    pub(crate) fn join(
+        &mut self,
+        board: &Daemon,
+        config: &Config,
+        isolation: Isolation,
+        applicant: Applicant,
+        patch: TenantPatch,
+    ) -> Result<(Joined, Vec<Stay>), JoinRefused> {
+        let Applicant { hello, page, owner, connection } = applicant;
+        let (view, state) = map(&page)?;
+        // Before it is told anything: what it does from then on counts.
+        let history = History::new(clock::now(), &state, &view);
+        let pid = owner.pid();
+        let arguments = arguments(pid);
+        let wanted_name = if hello.name.is_empty() { name::from_arguments(&arguments) } else { hello.name.clone() };
+        let name = name::unique(&wanted_name, |name| self.iter().any(|present| present.name == name));
+        let settings = entry::settings_for(config, [&name, &wanted_name]);
+        let entry = entry::entry(config, &settings, isolation, &hello, &patch);
+        let claim = board.claim(owner, &entry).map_err(|_| JoinRefused::Full)?;
+        let arrived = Arrived { slot: claim.slot(), generation: claim.generation() };
+        let welcome = Welcome::Accepted { slot: arrived.slot, generation: arrived.generation };
+        if let Err(error) = welcome.send(connection.get_ref(), board.file()) {
+            board.release(&claim);
+            return Err(error.into());
+        }
+        let stay = Stay(self.next_stay);
+        self.next_stay += 1;
+        let mut deaf = self.announce(arrived, &page);
+        if !self.introduce(&connection, arrived, &page) {
+            deaf.push(stay);
+        }
+        let (sender, sent_away) = oneshot::channel();
+        let joined = Joined { stay, name: name.clone(), sent_away };
+        let present = Present {
+            name,
+            wanted_name,
+            hello,
+            claim,
+            entry,
+            patch,
+            page,
+            view,
+            connection,
+            history,
+            joined: SystemTime::now(),
+            command: printable(&arguments.join(" ")),
+            mps_client: None,
+            doubts: false,
+            _sent_away: sender,
+        };
+        self.present.insert(stay, present);
+        Ok((joined, deaf))
+    }
+
+    /// Tells a new one of all who are here, itself among them; says whether it can hear.
+    fn introduce(&self, connection: &Connection, new: Arrived, page: &OwnedFd) -> bool {
+        let stream = connection.get_ref();
+        let mut all = self.iter().map(|present| {
+            let arrived = Arrived { slot: present.claim.slot(), generation: present.claim.generation() };
+            arrived.send(stream, present.page.as_fd())
+        });
+        all.all(can_hear) && can_hear(new.send(stream, page.as_fd()))
+    }
+
+    /// Tells all who are here of a new one; returns those who cannot hear.
+    fn announce(&self, new: Arrived, page: &OwnedFd) -> Vec<Stay> {
+        let tell = |present: &Present| can_hear(new.send(present.connection.get_ref(), page.as_fd()));
+        self.present.iter().filter(|(_, present)| !tell(present)).map(|(stay, _)| *stay).collect()
+    }
+
+    /// Frees its slot and forgets it.
+    pub(crate) fn remove(&mut self, board: &Daemon, stay: Stay) -> Option<Present> {
+        let present = self.present.remove(&stay)?;
+        board.release(&present.claim);
+        Some(present)
+    }
+
+    /// Gives everybody what the settings have for them now.
+    pub(crate) fn configure(&mut self, board: &Daemon, config: &Config, isolation: Isolation) {
+        for present in self.present.values_mut() {
+            present.configure(board, config, isolation);
+        }
+    }
+
+    /// Looks at everybody's page.
+    pub(crate) fn look(&mut self, now: u64) {
+        self.present.values_mut().for_each(|present| present.look(now));
+    }
+
+    /// Takes what was learnt of everybody's steps.
+    pub(crate) fn learn(&mut self) -> Vec<(Gpu, String, TenantProfile)> {
+        self.present.values_mut().map(Present::learn).collect()
+    }
+}
+
+impl Present {
+    pub(crate) fn pid(&self) -> u32 {
+        self.claim.owner().pid()
+    }
+
+    /// Whether it is on a GPU that MPS has anything to do with.
+    pub(crate) fn is_on_real_gpu(&self) -> bool {
+        !self.hello.gpu.starts_with(SOFTWARE_GPU)
+    }
+
+    pub(crate) fn patch(&self) -> TenantPatch {
+        self.patch
+    }
+
+    /// Changes it; what was changed before and is not now stays.
+    pub(crate) fn change(&mut self, board: &Daemon, config: &Config, isolation: Isolation, patch: &TenantPatch) {
+        self.patch.extend(patch);
+        self.configure(board, config, isolation);
+    }
+
+    fn configure(&mut self, board: &Daemon, config: &Config, isolation: Isolation) {
+        let settings = entry::settings_for(config, [&self.name, &self.wanted_name]);
+        let entry = entry::entry(config, &settings, isolation, &self.hello, &self.patch);
+        // What stays the same need not wake anybody.
+        if entry != self.entry {
+            self.entry = entry;
+            board.configure(&self.claim, &entry);
+        }
+    }
+
+    fn look(&mut self, now: u64) {
+        let state = self.view.read(now);
+        if state.doubts.any() && !self.doubts {
+            self.doubts = true;
+            tracing::warn!(
+                name = self.name,
+                pid = self.pid(),
+                doubts = ?state.doubts,
+                "its page holds what cannot be; what can be is put in its place: is it of this version?"
+            );
+        }
+        self.history.look(now, &state, &self.view);
+    }
+
+    pub(crate) fn learn(&mut self) -> (Gpu, String, TenantProfile) {
+        let gpu = Gpu { model: self.hello.gpu.clone(), driver_version: self.hello.driver_version };
+        (gpu, self.wanted_name.clone(), self.history.learn(&self.view))
+    }
+
+    /// As the interface has it.
+    pub(crate) fn describe(&self) -> Tenant {
+        let now = clock::now();
+        let state = self.view.read(now);
+        let rates = self.history.rates(now, &state, &self.view);
+        let detshare_board::Objective { p99_ns, ttft_ns, tpot_ns } = self.entry.objective;
+        Tenant {
+            name: self.name.clone(),
+            pid: self.pid(),
+            slot: self.claim.slot(),
+            class: from_board(self.entry.class),
+            paused: self.entry.paused,
+            busy: state.step.is_busy(),
+            lane: lane_name(&state, self.hello.width),
+            lane_width: state.lane_width,
+            step: state.step.number().into(),
+            steps_per_second: rates.steps,
+            step_p50_ns: rates.p50_ns,
+            step_p99_ns: rates.p99_ns,
+            launches: state.launched,
+            launches_per_second: rates.launches,
+            finished: state.finished,
+            holding: state.holding_since.is_some(),
+            holds: state.holds,
+            holds_per_second: rates.holds,
+            held_ns: state.held_ns,
+            memory: state.memory,
+            memory_limit: self.entry.limits.memory,
+            weight: self.entry.weight,
+            objective: Objective { p99_ns, ttft_ns, tpot_ns },
+            gpu: self.hello.gpu.clone(),
+            width: self.hello.width,
+            mps_client: self.mps_client,
+            joined: humantime::format_rfc3339_millis(self.joined).to_string(),
+            command: self.command.clone(),
+            doubts: self.doubts || state.doubts.any(),
+        }
+    }
+}
+
+/// Whether one who was told something has room for it. One who has just gone is no matter: that is noticed where its
+/// connection is attended to, and there it is known why.
+fn can_hear(told: Result<(), JoinError>) -> bool {
+    matches!(told, Ok(()) | Err(JoinError::Socket(SocketError::Closed)))
+}
+
+/// Maps a page that makes sense.
+fn map(page: &OwnedFd) -> Result<(TenantView, TenantState), JoinRefused> {
+    let view = TenantView::map(page).map_err(|error| JoinRefused::Page(error.to_string()))?;
+    let mut looks = (0..LOOKS).map(|_| view.read(clock::now()));
+    match looks.find(|state| !state.doubts.any()) {
+        Some(state) => Ok((view, state)),
+        None => Err(JoinRefused::Page("it holds what cannot be".to_string())),
+    }
+}
+
+/// Lanes are numbered: 0 is `full`, then come front and rest of one split after the other. A split is called by the width
+/// of its front.
+fn lane_name(state: &TenantState, gpu_width: u32) -> String {
+    let width = state.lane_width;
+    match (state.lane, width) {
+        (0, _) => "full".to_string(),
+        (lane, 0) => if lane % 2 == 1 { "front" } else { "rest" }.to_string(),
+        (lane, _) if lane % 2 == 1 => format!("front{width}"),
+        _ => format!("rest{}", gpu_width.saturating_sub(width)),
+    }
+}
+
+/// A process's arguments, as far as they can be read.
+fn arguments(pid: u32) -> Vec<String> {
+    let mut bytes = Vec::new();
+    let read =
+        File::open(format!("/proc/{pid}/cmdline")).and_then(|file| file.take(LONGEST_COMMAND).read_to_end(&mut bytes));
+    if read.is_err() {
+        return Vec::new();
+    }
+    let arguments = bytes.split(|byte| *byte == 0).map(|argument| String::from_utf8_lossy(argument).into_owned());
+    let mut arguments: Vec<String> = arguments.collect();
+    // Every argument ends with a zero, the last one too.
+    arguments.pop_if(|last| last.is_empty());
+    arguments
+}
+
+/// Nothing that a terminal would obey.
+fn printable(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_are_called_by_their_split() {
+        let tenant = detshare_board::Tenant::create(detshare_board::Class::Latency).unwrap();
+        let view = TenantView::map(tenant.file()).unwrap();
+        let name = |lane, width| {
+            tenant.set_lane(lane, width);
+            lane_name(&view.read(0), 132)
+        };
+        assert_eq!([name(0, 132), name(1, 16), name(2, 116)], ["full", "front16", "rest16"]);
+        assert_eq!([name(0, 0), name(3, 0), name(4, 0)], ["full", "front", "rest"]);
+    }
+
+    #[test]
+    fn a_command_is_read_and_printable() {
+        let arguments = arguments(std::process::id());
+        assert_eq!(arguments, std::env::args().collect::<Vec<_>>());
+        assert_eq!(printable("a\u{1b}[2Jb\n"), "a [2Jb ");
+    }
+}

@@ -1,0 +1,26 @@
+//! One tenant at a time.
+//!
+//! Latency tenants go first; among equals turns decide. Whoever has the turn begins when the others have finished what
+//! they had launched; they see that it waits and launch nothing more. SMs are not partitioned, so it also works where
+//! tenants are time-sliced.
+
+use crate::{Class, Decision, Lane, Member, Until, View, turn};
+
+pub(crate) fn decide(view: &View<'_>) -> Decision {
+    if !view.others.iter().any(Member::wants) {
+        return Decision::Run(Lane::Full);
+    }
+    let someone_is_urgent = view.wanting().any(|member| member.class == Class::Latency);
+    let first = if someone_is_urgent { Class::Latency } else { Class::BestEffort };
+    let among = view.wanting().filter(|member| member.class == first);
+    let others = view.others.iter().filter(|other| other.wants());
+    let turn = turn::now(view, among.clone());
+    if view.me.class != first || turn.slot != view.me.slot {
+        // Until the turn is over, or whoever has it has nothing left to do.
+        return Decision::Hold(Until::new(turn.ends_ns, among.filter(|member| member.slot != view.me.slot)));
+    }
+    if others.clone().any(|other| other.busy) {
+        return Decision::Hold(Until::new(turn.ends_ns, others));
+    }
+    Decision::Run(Lane::Full)
+}

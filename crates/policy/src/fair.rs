@@ -1,0 +1,42 @@
+//! Equal shares, by weight.
+//!
+//! Who is alone has all SMs. Otherwise the tenants that want the GPU are dealt out to the two sides of a split, in the
+//! order of their slots, and the split is the one whose sides are nearest to the sides' weights. Tenants on the same side
+//! take turns. Where SMs cannot be partitioned, all take turns.
+
+use crate::{Decision, Lane, Member, Until, View, turn};
+
+pub(crate) fn decide(view: &View<'_>) -> Decision {
+    if !view.others.iter().any(Member::wants) {
+        return Decision::Run(Lane::Full);
+    }
+    let Some(split) = best_split(view) else { return in_turn(view, Lane::Full, view.wanting()) };
+    let in_front = is_in_front(view, view.me.slot);
+    let lane = if in_front { Lane::Front { split } } else { Lane::Rest { split } };
+    in_turn(view, lane, view.wanting().filter(move |member| is_in_front(view, member.slot) == in_front))
+}
+
+/// Every other one, counted from the lowest slot.
+fn is_in_front(view: &View<'_>, slot: u8) -> bool {
+    view.wanting().filter(|member| member.slot < slot).count().is_multiple_of(2)
+}
+
+fn in_turn<'a>(view: &View<'_>, lane: Lane, side: impl Iterator<Item = &'a Member> + Clone) -> Decision {
+    let turn = turn::now(view, side.clone());
+    if turn.slot == view.me.slot {
+        return Decision::Run(lane);
+    }
+    Decision::Hold(Until::new(turn.ends_ns, side.filter(|member| member.slot != view.me.slot)))
+}
+
+/// The split whose front is nearest to the front's share of the weights.
+fn best_split(view: &View<'_>) -> Option<usize> {
+    let weight = |members: &mut dyn Iterator<Item = &Member>| {
+        members.fold(0, |sum: u64, member| sum + u64::from(member.weight.max(1)))
+    };
+    let all = weight(&mut view.wanting());
+    let front = weight(&mut view.wanting().filter(|member| is_in_front(view, member.slot)));
+    let wanted = u64::from(view.width) * front / all.max(1);
+    let distance = |width: u32| u64::from(width).abs_diff(wanted);
+    (0..view.ladder.len()).min_by_key(|split| distance(view.ladder[*split]))
+}

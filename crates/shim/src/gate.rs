@@ -1,0 +1,254 @@
+//! The gate: where a launch is decided. Run on a lane, or hold.
+//!
+//! A test's schedule decides if there is one. Otherwise the policy does, over what is on the board: each thread keeps
+//! what the daemon gave to whom, and reads it again when the daemon's epoch has changed; what others do right now it
+//! reads at each launch. Nothing is shared between threads, nothing allocated, and there is no system call unless the
+//! launch is held.
+//!
+//! No hold is unbounded: the daemon sets the longest, and a daemon that is gone holds nobody. Only a pause lasts until
+//! somebody ends it, or the daemon goes.
+
+use crate::coroutine::Coroutine;
+use crate::lane::{FULL, LANES};
+use crate::settings;
+use crate::steps;
+use crate::tenant::{Membership, membership};
+use core::cell::RefCell;
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
+use detshare_board::{Class, Entry, Epoch, SLOTS, SlotState, SplitLadder, Step, TenantView, Watch, clock, wait};
+use detshare_policy::{Decision, Lane, Member, Until, View, decide};
+
+/// How long a hold sleeps at most before it looks again whether there still is a daemon.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// The same while this process itself has work on the GPU, whose end others may be waiting for.
+const LOOK_AT_OWN_WORK: Duration = Duration::from_micros(200);
+
+/// What the daemon has said, as one thread last read it.
+struct Said {
+    epoch: Option<Epoch>,
+    roster: u32,
+    policy: u32,
+    slot: u8,
+    entry: Entry,
+    /// The others on this GPU that are not paused.
+    others: Vec<(usize, Entry)>,
+}
+
+thread_local! {
+    static SAID: RefCell<Said> = const { RefCell::new(Said::nothing()) };
+}
+
+/// What becomes of a launch, and the board's words that a held one waits for.
+enum Verdict {
+    Run(Lane),
+    Hold(Until),
+    Paused,
+}
+
+/// Lets a launch pass, after a hold or at once; returns the lane that it gets.
+pub(crate) fn pass(coroutine: &'static Coroutine) -> usize {
+    if settings::get().schedule.is_none()
+        && let Some(membership) = membership()
+        && membership.is_connected()
+    {
+        let lane = index(membership, coroutine, ask_and_hold(membership));
+        publish(membership, coroutine, lane);
+        return lane;
+    }
+    lane(coroutine)
+}
+
+/// The lane for a piece of work that cannot be held any more.
+pub(crate) fn lane(coroutine: &'static Coroutine) -> usize {
+    if let Some(schedule) = &settings::get().schedule {
+        return schedule.choose(coroutine);
+    }
+    let Some(membership) = membership().filter(|membership| membership.is_connected()) else { return FULL };
+    match ask(membership) {
+        Verdict::Run(lane) => index(membership, coroutine, lane),
+        Verdict::Hold(_) | Verdict::Paused => FULL,
+    }
+}
+
+fn ask_and_hold(membership: &'static Membership) -> Lane {
+    match ask(membership) {
+        Verdict::Run(lane) => lane,
+        verdict => hold(membership, verdict),
+    }
+}
+
+/// Waits until the launch may run, or has been held for long enough.
+#[cold]
+fn hold(membership: &'static Membership, mut verdict: Verdict) -> Lane {
+    let mut begun = None;
+    let mut held = None;
+    loop {
+        let now = clock::now();
+        let longest = longest_hold();
+        let (until, steps) = match verdict {
+            Verdict::Run(lane) => return lane,
+            Verdict::Paused => {
+                // Whoever is paused wants nothing, and nobody makes way for it.
+                (begun, held) = (None, None);
+                (u64::MAX, 0)
+            }
+            Verdict::Hold(Until { at_ns, steps }) => {
+                let end = *begun.get_or_insert(now) + longest;
+                if now >= end {
+                    return Lane::Full;
+                }
+                held.get_or_insert_with(|| membership.page.hold());
+                (at_ns.min(end), steps)
+            }
+        };
+        let epoch = membership.daemon.epoch();
+        steps::look();
+        let slice = if steps::is_busy(membership) { LOOK_AT_OWN_WORK } else { LOOK_AGAIN };
+        let bound = Duration::from_nanos(until.saturating_sub(now)).min(slice);
+        sleep(membership, epoch, steps, bound);
+        if !membership.is_connected() {
+            return Lane::Full;
+        }
+        verdict = ask(membership);
+    }
+}
+
+/// Until the daemon has changed something, one of these tenants' steps is over, or the time is.
+fn sleep(membership: &'static Membership, epoch: Epoch, steps: u64, bound: Duration) {
+    let mut words: Vec<Watch<'_>> = Vec::with_capacity(SLOTS + 1);
+    words.push(membership.daemon.watch(epoch));
+    for view in membership.others.iter().enumerate().filter(|(slot, _)| steps >> slot & 1 != 0).map(|(_, view)| view) {
+        let step = view.step();
+        if !step.is_busy() {
+            return;
+        }
+        words.push(view.watch(step));
+    }
+    _ = wait(&words, bound);
+}
+
+fn longest_hold() -> u64 {
+    SAID.try_with(|said| said.try_borrow().map_or(0, |said| said.entry.limits.longest_hold_ns)).unwrap_or(0)
+}
+
+/// Asks the policy. A thread that is ending decides nothing any more and runs.
+fn ask(membership: &'static Membership) -> Verdict {
+    let answer = SAID.try_with(|said| {
+        let mut said = said.try_borrow_mut().ok()?;
+        said.read_again(membership);
+        Some(said.verdict(membership))
+    });
+    answer.ok().flatten().unwrap_or(Verdict::Run(Lane::Full))
+}
+
+impl Said {
+    const fn nothing() -> Self {
+        Self { epoch: None, roster: 0, policy: 0, slot: 0, entry: Entry::new(Class::BestEffort), others: Vec::new() }
+    }
+
+    /// If anything has changed.
+    fn read_again(&mut self, membership: &'static Membership) {
+        let (epoch, roster) = (membership.daemon.epoch(), membership.roster());
+        if self.epoch != Some(epoch) || self.roster != roster {
+            self.read(membership, epoch, roster);
+        }
+    }
+
+    #[cold]
+    fn read(&mut self, membership: &'static Membership, epoch: Epoch, roster: u32) {
+        let daemon = &membership.daemon;
+        self.others.clear();
+        self.others.reserve_exact(SLOTS);
+        self.policy = daemon.policy();
+        let own = membership.slot();
+        let mut torn = false;
+        for slot in 0..SLOTS {
+            match daemon.slot(slot) {
+                SlotState::Free => membership.let_go(slot),
+                SlotState::Torn => torn = true,
+                SlotState::Taken(occupant) if Some(slot) == own => {
+                    self.slot = u8::try_from(slot).unwrap_or(0);
+                    self.entry = occupant.entry;
+                    membership.page.set_class(occupant.entry.class);
+                }
+                SlotState::Taken(occupant) => {
+                    let is_here = membership.has_page(slot, occupant.generation.number())
+                        && membership.others[slot].gpu() == membership.gpu;
+                    if is_here && !occupant.entry.paused {
+                        self.others.push((slot, occupant.entry));
+                    }
+                }
+            }
+        }
+        // What was being written is read at the next launch.
+        self.epoch = (!torn).then_some(epoch);
+        self.roster = roster;
+    }
+
+    fn verdict(&self, membership: &'static Membership) -> Verdict {
+        if self.entry.paused {
+            return Verdict::Paused;
+        }
+        let wants = |view: &TenantView| view.step().is_busy() || view.is_holding();
+        if !self.others.iter().any(|(slot, _)| wants(&membership.others[*slot])) {
+            return Verdict::Run(Lane::Full);
+        }
+        self.weigh(membership)
+    }
+
+    #[cold]
+    fn weigh(&self, membership: &'static Membership) -> Verdict {
+        let me = member(self.slot, &self.entry, membership.page.step(), false);
+        let mut others = [me; SLOTS];
+        for (place, (slot, entry)) in others.iter_mut().zip(&self.others) {
+            let view = &membership.others[*slot];
+            *place = member(u8::try_from(*slot).unwrap_or(0), entry, view.step(), view.is_holding());
+        }
+        let view = View {
+            now_ns: clock::now(),
+            me,
+            others: &others[..self.others.len()],
+            ladder: self.entry.ladder.widths(),
+            width: membership.width,
+        };
+        match decide(self.policy, &view) {
+            Decision::Run(lane) => Verdict::Run(lane),
+            Decision::Hold(until) => Verdict::Hold(until),
+        }
+    }
+}
+
+fn member(slot: u8, entry: &Entry, step: Step, waiting: bool) -> Member {
+    let class = match entry.class {
+        Class::Latency => detshare_policy::Class::Latency,
+        Class::BestEffort => detshare_policy::Class::BestEffort,
+    };
+    Member { slot, class, weight: entry.weight, busy: step.is_busy(), waiting }
+}
+
+/// The number of a lane here: splits are told by their width. One that is not there, or not ready yet, is `full`.
+fn index(membership: &Membership, coroutine: &Coroutine, lane: Lane) -> usize {
+    let (split, side) = match lane {
+        Lane::Full => return FULL,
+        Lane::Front { split } => (split, 0),
+        Lane::Rest { split } => (split, 1),
+    };
+    let ladder = SAID.try_with(|said| said.try_borrow().map_or(SplitLadder::NONE, |said| said.entry.ladder));
+    let width = ladder.ok().and_then(|ladder| ladder.widths().get(split).copied()).unwrap_or(membership.width);
+    let fronts = (1..LANES).step_by(2);
+    let is_it = |front: &usize| coroutine.lanes[*front].is_ready() && coroutine.lanes[*front].split() == width;
+    let found = fronts.into_iter().find(is_it).map_or(FULL, |front| front + side);
+    if coroutine.lanes[found].is_ready() { found } else { FULL }
+}
+
+/// Says on the board which lane it is, if it is another one than last time.
+fn publish(membership: &Membership, coroutine: &Coroutine, lane: usize) {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    let number = u8::try_from(lane).unwrap_or(0);
+    if LAST.load(Ordering::Relaxed) != u32::from(number) {
+        LAST.store(u32::from(number), Ordering::Relaxed);
+        let width = if lane == FULL { membership.width } else { coroutine.lanes[lane].width() };
+        membership.page.set_lane(number, width);
+    }
+}

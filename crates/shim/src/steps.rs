@@ -1,0 +1,164 @@
+//! Steps: from the first launch after idle until the GPU has finished everything.
+//!
+//! Nobody tells us when a step is over. A program that waits for it, in whatever way, comes through here right
+//! afterwards and has us look: a stream that had launches is asked whether it has anything left. A program that never
+//! waits, or learns of the end in a host function, is covered by a thread of ours that looks from time to time while
+//! nothing more is launched. A launch is counted, and its stream put on the list, under the stream's lock and before the
+//! driver is called; so whoever finds nothing left to do in any stream of the list, and no further launch, has seen the
+//! end.
+
+use crate::bind;
+use crate::boundary::guarded;
+use crate::call::is_ok;
+use crate::coroutine;
+use crate::stream::{Kind, Logical, State};
+use crate::tenant::{Membership, membership};
+use crate::unfinished::{Linked, List};
+use crate::{background, quota};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::time::Duration;
+use detshare_board::clock;
+use detshare_cuda::types::{CUresult, CUstream};
+use std::sync::{Mutex, OnceLock};
+use std::thread::Thread;
+
+/// How soon after a step's beginning our thread looks, and how rarely it does later.
+const SOON: Duration = Duration::from_micros(100);
+const LATER: Duration = Duration::from_millis(2);
+/// Two periods that differ by no more than a part of this are alike.
+const ALIKE: u64 = 8;
+
+/// Streams with launches that are not known to be finished.
+static UNFINISHED: List<Logical> = List::new();
+/// Held by the thread that goes through them.
+static LOOKING: Mutex<()> = Mutex::new(());
+/// The number of the step that was last seen to begin, when it began, and how long after the one before.
+static STEP: AtomicU32 = AtomicU32::new(0);
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+static PERIOD: AtomicU64 = AtomicU64::new(0);
+/// When the next one will be due by that; 0 is unknown.
+static DUE: AtomicU64 = AtomicU64::new(0);
+static WATCHER: OnceLock<Thread> = OnceLock::new();
+
+/// Counts a launch that is about to be made in a stream whose lock is held.
+pub(crate) fn launched(logical: &'static Logical, state: &mut State) {
+    let Some(membership) = membership() else { return };
+    if !state.unfinished {
+        state.unfinished = true;
+        UNFINISHED.add(logical);
+    }
+    let step = membership.page.launch();
+    if STEP.load(Ordering::Relaxed) != step.number() && STEP.swap(step.number(), Ordering::Relaxed) != step.number() {
+        begin(clock::now());
+    }
+}
+
+/// A step has begun.
+fn begin(now: u64) {
+    let period = now.saturating_sub(BEGUN.swap(now, Ordering::Relaxed));
+    let before = PERIOD.swap(period, Ordering::Relaxed);
+    let is_steady = period.abs_diff(before) < period / ALIKE;
+    DUE.store(if is_steady { now.saturating_add(period) } else { 0 }, Ordering::Relaxed);
+    if let Some(watcher) = WATCHER.get() {
+        watcher.unpark();
+    }
+}
+
+/// After a call that says whether something is finished.
+#[inline]
+pub(crate) fn asked(code: CUresult) -> CUresult {
+    if is_ok(code) && membership().is_some() {
+        look();
+    }
+    code
+}
+
+/// Sees whether the step is over, and says so on the board.
+pub(crate) fn look() {
+    let Some(membership) = membership() else { return };
+    if !membership.page.step().is_busy() {
+        return;
+    }
+    // Whoever is looking will see the same.
+    let Ok(_looking) = LOOKING.try_lock() else { return };
+    let upto = membership.page.launched();
+    let begun = BEGUN.load(Ordering::Relaxed);
+    if UNFINISHED.retain(|logical| !has_left(logical)) && membership.page.finish(upto, DUE.load(Ordering::Relaxed)) {
+        membership.page.note_step(clock::now().saturating_sub(begun));
+    }
+}
+
+/// Whether the stream has nothing left to do and is no longer on the list.
+fn has_left(logical: &'static Logical) -> bool {
+    // Somebody is putting work in.
+    let Some(mut state) = logical.try_lock() else { return false };
+    if state.unfinished && !is_done(logical, &state) {
+        return false;
+    }
+    state.unfinished = false;
+    logical.link().leave();
+    true
+}
+
+fn is_done(logical: &Logical, state: &State) -> bool {
+    let Some(coroutine) = logical.coroutine() else { return true };
+    if coroutine.is_ending() {
+        return true;
+    }
+    // Asking a stream that is captured would end the capture.
+    if bind::capturing() {
+        return false;
+    }
+    let handle = state.handle();
+    let can_ask = match (state.is_home(), logical.kind()) {
+        // These handles mean something in the right context or thread alone.
+        (true, Kind::Legacy) => coroutine::current().is_some_and(|current| core::ptr::eq(current, coroutine)),
+        (true, Kind::PerThread) => bind::is_own(logical),
+        _ => true,
+    };
+    can_ask && query(handle) != CUresult::CUDA_ERROR_NOT_READY
+}
+
+fn query(stream: CUstream) -> CUresult {
+    cu!(cuStreamQuery(stream))
+}
+
+/// Whether this process has work on the GPU.
+pub(crate) fn is_busy(membership: &Membership) -> bool {
+    membership.page.step().is_busy()
+}
+
+/// Starts the thread that looks when the program does not.
+pub(crate) fn watch(membership: &'static Membership) {
+    background::thread("detshare-steps", move || guarded((), || keep_looking(membership)));
+}
+
+fn keep_looking(membership: &Membership) {
+    // The only thread that does this.
+    _ = WATCHER.set(std::thread::current());
+    background::ignore_captures();
+    let (mut pause, mut seen) = (SOON, 0);
+    loop {
+        publish_memory(membership);
+        if !is_busy(membership) {
+            std::thread::park();
+            pause = SOON;
+            continue;
+        }
+        std::thread::park_timeout(pause);
+        pause = LATER.min(pause * 2);
+        let launched = membership.page.launched();
+        // A program that goes on launching has not finished.
+        if launched == seen {
+            for coroutine in coroutine::all().filter(|coroutine| !coroutine.context().0.is_null()) {
+                cu!(cuCtxSetCurrent(coroutine.context()));
+                look();
+            }
+        }
+        seen = launched;
+    }
+}
+
+fn publish_memory(membership: &Membership) {
+    membership.page.set_memory(quota::used());
+}

@@ -1,0 +1,173 @@
+//! Does what it is told on standard input, one word a line, and answers `ok` to each: a program whose launches and waits
+//! can be put in any order from outside.
+//!
+//! * `begin`, `begin-null`, `begin-thread`, `begin-graph`: launch a kernel that runs until `open`, into a stream, the
+//!   legacy stream, the thread's own default stream, or as a graph;
+//! * `short`: launch one that runs until the next `open` has been said once, which it has if one was;
+//! * `open`: let what was begun come to its end;
+//! * `stream`, `event`, `context`, `query`, `event-query`, `copy`: wait for it in that way;
+//! * `host`: have a host function called behind it and wait until it was.
+
+use anyhow::{Context, Result, bail, ensure};
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use detshare_cuda::types::{
+    CUcontext, CUdevice_v1, CUdeviceptr_v2, CUevent, CUfunction, CUgraph, CUgraphExec, CUmodule, CUstream,
+    CUstreamCaptureMode,
+};
+use detshare_workloads::{Library, cu};
+use std::io::{BufRead, Write};
+
+/// Waits until the word at `gate` is not below `ticket`.
+const WAITER: &std::ffi::CStr = c"
+.version 7.8
+.target sm_70
+.address_size 64
+.visible .entry waiter(.param .u64 gate, .param .u32 ticket)
+{
+    .reg .u64 %address;
+    .reg .u32 %ticket, %seen;
+    .reg .pred %closed;
+    ld.param.u64 %address, [gate];
+    ld.param.u32 %ticket, [ticket];
+AGAIN:
+    ld.volatile.global.u32 %seen, [%address];
+    setp.lt.u32 %closed, %seen, %ticket;
+    @%closed bra AGAIN;
+    ret;
+}
+";
+
+const LEGACY: CUstream = CUstream(core::ptr::without_provenance_mut(1));
+const THREAD: CUstream = CUstream(core::ptr::without_provenance_mut(2));
+
+struct Probe {
+    library: Library,
+    kernel: CUfunction,
+    stream: CUstream,
+    event: CUevent,
+    /// The word that kernels wait for, as the host has it and as the device has it.
+    gate: &'static AtomicU32,
+    device_gate: CUdeviceptr_v2,
+    /// How often it was begun.
+    ticket: u32,
+    /// Where the last one was put.
+    last: CUstream,
+}
+
+fn main() -> Result<()> {
+    let mut probe = Probe::new()?;
+    println!("ready");
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        probe.perform(line.trim()).with_context(|| format!("in {line}"))?;
+        println!("ok");
+        std::io::stdout().flush()?;
+    }
+    Ok(())
+}
+
+impl Probe {
+    fn new() -> Result<Self> {
+        let library = Library::open()?;
+        cu!(library, cuInit(0))?;
+        let mut context = CUcontext(core::ptr::null_mut());
+        cu!(library, cuDevicePrimaryCtxRetain(&raw mut context, CUdevice_v1(0)))?;
+        cu!(library, cuCtxSetCurrent(context))?;
+        let (mut stream, mut event) = (CUstream(core::ptr::null_mut()), CUevent(core::ptr::null_mut()));
+        cu!(library, cuStreamCreate(&raw mut stream, 1))?;
+        cu!(library, cuEventCreate(&raw mut event, 0))?;
+        let (mut module, mut kernel) = (CUmodule(core::ptr::null_mut()), CUfunction(core::ptr::null_mut()));
+        cu!(library, cuModuleLoadData(&raw mut module, WAITER.as_ptr().cast()))?;
+        cu!(library, cuModuleGetFunction(&raw mut kernel, module, c"waiter".as_ptr()))?;
+        let (mut word, mut device_gate) = (core::ptr::null_mut::<c_void>(), CUdeviceptr_v2(0));
+        cu!(library, cuMemHostAlloc(&raw mut word, size_of::<u32>(), 2))?;
+        cu!(library, cuMemHostGetDevicePointer_v2(&raw mut device_gate, word, 0))?;
+        // SAFETY: the driver's own memory for a word, which is never freed, and zero is a value of it.
+        let gate = unsafe { &*word.cast::<AtomicU32>() };
+        gate.store(0, Ordering::Relaxed);
+        Ok(Self { library, kernel, stream, event, gate, device_gate, ticket: 0, last: stream })
+    }
+
+    fn perform(&mut self, what: &str) -> Result<()> {
+        let library = &self.library;
+        match what {
+            "begin" => self.begin(self.stream),
+            "begin-null" => self.begin(LEGACY),
+            "begin-thread" => self.begin(THREAD),
+            "begin-graph" => self.begin_graph(),
+            "open" => {
+                self.gate.store(self.ticket, Ordering::Release);
+                Ok(())
+            }
+            "short" => {
+                ensure!(self.gate.load(Ordering::Acquire) == self.ticket, "nothing was opened");
+                self.launch(self.stream)
+            }
+            "stream" => cu!(library, cuStreamSynchronize(self.last)),
+            "context" => cu!(library, cuCtxSynchronize()),
+            "event" => {
+                cu!(library, cuEventRecord(self.event, self.last))?;
+                cu!(library, cuEventSynchronize(self.event))
+            }
+            "query" => self.poll(|library, probe| cu!(library, cuStreamQuery(probe.last))),
+            "event-query" => {
+                cu!(library, cuEventRecord(self.event, self.last))?;
+                self.poll(|library, probe| cu!(library, cuEventQuery(probe.event)))
+            }
+            "copy" => {
+                let mut word = 0_u32;
+                cu!(library, cuMemcpyDtoH_v2((&raw mut word).cast(), self.device_gate, size_of::<u32>()))
+            }
+            "host" => self.wait_for_host_function(),
+            _ => bail!("no such word"),
+        }
+    }
+
+    fn begin(&mut self, stream: CUstream) -> Result<()> {
+        self.ticket += 1;
+        self.last = stream;
+        self.launch(stream)
+    }
+
+    fn launch(&self, stream: CUstream) -> Result<()> {
+        let (mut gate, mut ticket) = (self.device_gate, self.ticket);
+        let mut parameters: [*mut c_void; 2] = [(&raw mut gate).cast(), (&raw mut ticket).cast()];
+        let (arguments, no_extra) = (parameters.as_mut_ptr(), core::ptr::null_mut());
+        cu!(self.library, cuLaunchKernel(self.kernel, 1, 1, 1, 1, 1, 1, 0, stream, arguments, no_extra))
+    }
+
+    fn begin_graph(&mut self) -> Result<()> {
+        self.ticket += 1;
+        self.last = self.stream;
+        let (mut graph, mut executable) = (CUgraph(core::ptr::null_mut()), CUgraphExec(core::ptr::null_mut()));
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
+        cu!(self.library, cuStreamBeginCapture_v2(self.stream, mode))?;
+        self.launch(self.stream)?;
+        cu!(self.library, cuStreamEndCapture(self.stream, &raw mut graph))?;
+        cu!(self.library, cuGraphInstantiateWithFlags(&raw mut executable, graph, 0))?;
+        cu!(self.library, cuGraphLaunch(executable, self.stream))
+    }
+
+    fn poll(&self, ask: impl Fn(&Library, &Self) -> Result<()>) -> Result<()> {
+        loop {
+            match ask(&self.library, self) {
+                Err(error) if error.to_string().ends_with("CUDA_ERROR_NOT_READY") => std::thread::yield_now(),
+                answer => return answer,
+            }
+        }
+    }
+
+    fn wait_for_host_function(&self) -> Result<()> {
+        static CALLED: AtomicBool = AtomicBool::new(false);
+        unsafe extern "C" fn call(_: *mut c_void) {
+            CALLED.store(true, Ordering::Release);
+        }
+        CALLED.store(false, Ordering::Release);
+        cu!(self.library, cuLaunchHostFunc(self.last, Some(call), core::ptr::null_mut()))?;
+        while !CALLED.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+}
