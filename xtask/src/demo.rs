@@ -1,16 +1,20 @@
 //! `cargo xtask demo`: small CUDA programs through the shim, on whatever driver there is; on the software GPU
-//! where there is none, two of them side by side.
+//! where there is none, two of them side by side, and two as tenants of a daemon.
 
 use crate::build;
+use crate::daemon::Daemon;
 use crate::process::target;
 use anyhow::{Context, Result, bail, ensure};
 use detshare_cuda::driver::{Search, find};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Slow enough that the modelled time, not this machine's cores, decides how long a kernel takes.
 const SOFTGPU_SPEED: &str = "0.000005";
 const LAUNCHES: &str = "6";
+/// Longer than tenants take to start.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn demo() -> Result<()> {
     println!("building the shim, the software GPU and two small CUDA programs …");
@@ -26,8 +30,15 @@ pub(crate) fn demo() -> Result<()> {
     let mut vector_add = stage.command("vector_add", &[]);
     println!("  {}", finish(spawn(vector_add.env("DETSHARE_STATS", &stats))?)?);
     show(&stats)?;
-    stage.side_by_side()
+    stage.side_by_side()?;
+    stage.tenants()
 }
+
+/// A tenant of the demo: name, class, and how its program computes.
+const TENANTS: [(&str, &str, &[&str]); 2] = [
+    ("service", "latency", &["--steps", "3000", "--kernels", "2", "--pause-us", "500"]),
+    ("training", "best-effort", &["--steps", "1500", "--kernels", "4", "--work", "1000"]),
+];
 
 struct Stage {
     built: PathBuf,
@@ -60,6 +71,53 @@ impl Stage {
             println!("  {name:32} {:>19} {:>21}   {}", first.1, second.1, first.0);
         }
         Ok(())
+    }
+
+    /// Two programs through `detshare run`, which share the GPU by the policy `fair`.
+    fn tenants(&self) -> Result<()> {
+        println!("\n  two tenants by `detshare run`, policy fair; `detshare ps` meanwhile:");
+        let alone = |arguments: &[&str]| {
+            let mut command = Command::new(self.built.join("steps"));
+            // Without the shim: what the driver itself computes.
+            command.args(arguments).env("LD_LIBRARY_PATH", self.driver_folder()?);
+            finish(spawn(&mut command)?)
+        };
+        let expected = TENANTS.map(|(_, _, arguments)| alone(arguments));
+        let daemon = Daemon::start(&self.built, "fair")?;
+        let start = |(name, class, arguments): (&str, &str, &[&str])| {
+            let mut command = daemon.detshare(["run", "--name", name, "--class", class, "--"]);
+            command.arg(self.built.join("steps")).args(arguments).env("DETSHARE_DRIVER", &self.driver);
+            spawn(&mut command)
+        };
+        let children = TENANTS.map(start);
+        let both_work = || -> Result<bool> {
+            let tenants: serde_json::Value = serde_json::from_str(&daemon.answer(["ps", "--format", "json"])?)?;
+            let works = |tenant: &serde_json::Value| tenant["launches"].as_u64().is_some_and(|launches| launches > 100);
+            Ok(tenants.as_array().is_some_and(|tenants| tenants.len() == TENANTS.len() && tenants.iter().all(works)))
+        };
+        let deadline = Instant::now() + PATIENCE;
+        while !both_work()? {
+            ensure!(Instant::now() < deadline, "the tenants of the demo did not come to work");
+        }
+        daemon.answer(["ps"])?.lines().for_each(|line| println!("  {line}"));
+        println!();
+        for (((name, ..), child), expected) in TENANTS.into_iter().zip(children).zip(expected) {
+            let (computed, expected) = (finish(child?)?, expected?);
+            ensure!(computed == expected, "{name} computed {computed} and alone {expected}");
+            println!("  {name:10} computed {computed}, as alone");
+        }
+        Ok(())
+    }
+
+    /// A folder in which the driver is called `libcuda.so.1`.
+    fn driver_folder(&self) -> Result<PathBuf> {
+        let folder = target().join("demo-driver");
+        std::fs::create_dir_all(&folder)?;
+        let link = folder.join("libcuda.so.1");
+        // It may be of an earlier run.
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(&self.driver, link)?;
+        Ok(folder)
     }
 
     fn pair(&self, first: &[&str], second: &[&str], together: bool) -> Result<((String, String), (String, String))> {

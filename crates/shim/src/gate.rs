@@ -164,8 +164,10 @@ impl Said {
         let own = membership.slot();
         let mut torn = false;
         for slot in 0..SLOTS {
+            // Looked at before the slot: what comes into it later is not what has left it.
+            let page = membership.page_of(slot);
             match daemon.slot(slot) {
-                SlotState::Free => membership.let_go(slot),
+                SlotState::Free => membership.let_go(slot, page),
                 SlotState::Torn => torn = true,
                 SlotState::Taken(occupant) if Some(slot) == own => {
                     self.slot = u8::try_from(slot).unwrap_or(0);

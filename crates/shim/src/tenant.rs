@@ -37,6 +37,8 @@ pub(crate) struct Membership {
     pub(crate) others: Vec<TenantView>,
     /// Whose page is in it; 0 if nobody's.
     generations: [AtomicU32; SLOTS],
+    /// Held by whoever puts a page in its place or takes one away.
+    changing: Mutex<()>,
     /// Counts changes of these.
     roster: AtomicU32,
     slot: AtomicU32,
@@ -126,6 +128,7 @@ impl Membership {
             daemon: DaemonView::none()?,
             others: (0..SLOTS).map(|_| TenantView::none()).collect::<Result<_, _>>()?,
             generations: [const { AtomicU32::new(0) }; SLOTS],
+            changing: Mutex::new(()),
             roster: AtomicU32::new(0),
             slot: AtomicU32::new(NONE),
             connected: AtomicBool::new(false),
@@ -159,10 +162,18 @@ impl Membership {
         self.generations.get(slot).is_some_and(|place| place.load(Ordering::Acquire) == generation)
     }
 
-    /// Lets go of a page whose tenant has left.
-    pub(crate) fn let_go(&self, slot: usize) {
+    /// Whose page is in this place; 0 if nobody's.
+    pub(crate) fn page_of(&self, slot: usize) -> u32 {
+        self.generations.get(slot).map_or(0, |place| place.load(Ordering::Acquire))
+    }
+
+    /// Lets go of that owner's page, which has left. If another's is there by now, or is just being put there, that one
+    /// stays: the roster changes then, and whoever found the slot free looks again.
+    pub(crate) fn let_go(&self, slot: usize, generation: u32) {
+        let Ok(_changing) = self.changing.try_lock() else { return };
         if let (Some(place), Some(view)) = (self.generations.get(slot), self.others.get(slot))
-            && place.swap(0, Ordering::AcqRel) != 0
+            && generation != 0
+            && place.compare_exchange(generation, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         {
             // It stays as it is then, and is only not looked at.
             _ = view.clear();
@@ -225,18 +236,27 @@ impl Membership {
         loop {
             let (Arrived { slot, generation }, page) = Arrived::receive(stream)?;
             let (Some(view), Some(place)) = (self.others.get(slot), self.generations.get(slot)) else { continue };
+            let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
             // Not looked at while it changes hands.
             place.store(0, Ordering::Release);
             if view.replace(page).is_ok() {
                 place.store(generation.number(), Ordering::Release);
             }
+            drop(changing);
             self.changed();
         }
     }
 
     fn forget_others(&self) {
         self.slot.store(NONE, Ordering::Relaxed);
-        (0..SLOTS).for_each(|slot| self.let_go(slot));
+        let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        for (place, view) in self.generations.iter().zip(&self.others) {
+            if place.swap(0, Ordering::AcqRel) != 0 {
+                // As in `let_go`.
+                _ = view.clear();
+            }
+        }
+        drop(changing);
         self.changed();
     }
 

@@ -18,6 +18,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use ratatui::crossterm::terminal;
+use rustix::event::{PollFd, PollFlags, poll};
 use screen::{Action, Screen};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::io::IsTerminal;
@@ -115,6 +116,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, TopError> {
         signal_hook::flag::register_usize(signal, Arc::clone(&ended_by), number).map_err(TopError::System)?;
     }
     let feed = Feed::start(settings.interval).map_err(TopError::System)?;
+    end_with_the_terminal().map_err(TopError::System)?;
     // It also puts the terminal back before a panic is printed.
     let mut terminal = ratatui::try_init().map_err(TopError::Terminal)?;
     let watched = watch(&mut terminal, &feed, &ended_by);
@@ -151,6 +153,19 @@ fn watch(terminal: &mut ratatui::DefaultTerminal, feed: &Feed, ended_by: &Atomic
         }
     }
     Ok(())
+}
+
+/// Ends the process when the terminal is closed. That need not come with a signal, and whoever then reads keys would do so
+/// for ever.
+fn end_with_the_terminal() -> std::io::Result<()> {
+    let wait = || {
+        let terminal = std::io::stdout();
+        let mut terminal = [PollFd::new(&terminal, PollFlags::empty())];
+        while poll(&mut terminal, None).is_err() {}
+        // There is no terminal to put back.
+        std::process::exit(exit::by_signal(SIGHUP).into());
+    };
+    std::thread::Builder::new().name("terminal".to_string()).spawn(wait).map(|_| ())
 }
 
 /// One frame, as high as it must be.

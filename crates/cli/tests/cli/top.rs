@@ -112,3 +112,28 @@ fn it_waits_for_a_daemon() {
         assert_eq!((watched.stdout.as_str(), watched.stderr.as_str()), ("0\n", ""));
     });
 }
+
+/// The terminal is closed, and the signal that comes with that is blocked, as it is lost in other ways too.
+#[test]
+fn it_ends_when_the_terminal_is_gone() {
+    let stage = Stage::new();
+    let _daemon = FakeDaemon::start(&stage);
+    let program = r#"
+import fcntl, os, pty, signal, struct, sys, termios
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[1], [sys.argv[1], "top"])
+fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+seen = b""
+while b"serve" not in seen:
+    seen += os.read(terminal, 65536)
+os.close(terminal)
+os.waitpid(pid, 0)
+print("ended")
+"#;
+    let mut python = Command::new("python3");
+    stage.prepare(&mut python);
+    let watched = outcome(python.args(["-c", program, env!("CARGO_BIN_EXE_detshare")]).env("TERM", "xterm-256color"));
+    assert_eq!((watched.stdout.as_str(), watched.stderr.as_str()), ("ended\n", ""));
+}

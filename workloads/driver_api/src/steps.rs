@@ -1,0 +1,292 @@
+//! Computes in steps: a few kernels in each stream, then waiting for them in one of the ways that programs do.
+//!
+//! Every kernel takes what the one before it in its stream left, in an order that shows, and the checksum printed at the
+//! end is decided by the options alone: `steps --steps 100 --kernels 3 --streams 2 --wait event --graph`.
+
+use anyhow::{Result, ensure};
+use clap::{Parser, ValueEnum};
+use core::ffi::{CStr, c_void};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicU64, Ordering};
+use detshare_cuda::types::{
+    CUcontext, CUdevice_v1, CUdeviceptr_v2, CUevent, CUevent_flags, CUfunction, CUgraph, CUgraphExec, CUmodule,
+    CUresult, CUstream, CUstream_flags, CUstreamCaptureMode,
+};
+use detshare_workloads::{Library, cu, ok};
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Threads in a block, blocks in a kernel: a little of a GPU, and little work where a CPU plays one.
+const THREADS: u32 = 32;
+const BLOCKS: u32 = 4;
+const WORDS: usize = (THREADS * BLOCKS) as usize;
+
+/// Each word goes through `rounds` rounds that depend on the kernel's number, `salt`. Rounds of different salts do not
+/// commute, so a kernel that is lost, repeated or out of order shows.
+const KERNEL: &CStr = c"
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry step(.param .u64 data, .param .u32 salt, .param .u32 rounds)
+{
+    .reg .pred %more;
+    .reg .b32 %block, %size, %thread, %i, %x, %salt, %left, %high;
+    .reg .b64 %data, %offset;
+    ld.param.u64 %data, [data];
+    ld.param.u32 %salt, [salt];
+    ld.param.u32 %left, [rounds];
+    mov.u32 %block, %ctaid.x;
+    mov.u32 %size, %ntid.x;
+    mov.u32 %thread, %tid.x;
+    mad.lo.u32 %i, %block, %size, %thread;
+    mul.wide.u32 %offset, %i, 4;
+    add.u64 %data, %data, %offset;
+    ld.global.u32 %x, [%data];
+AGAIN:
+    mad.lo.u32 %x, %x, 1664525, %salt;
+    shr.u32 %high, %x, 15;
+    xor.b32 %x, %x, %high;
+    sub.u32 %left, %left, 1;
+    setp.ne.u32 %more, %left, 0;
+    @%more bra AGAIN;
+    st.global.u32 [%data], %x;
+    ret;
+}
+";
+
+/// How the program learns that a step is over.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Wait {
+    /// `cuStreamSynchronize` of each stream
+    Stream,
+    /// `cuEventSynchronize` of an event in each stream
+    Event,
+    /// `cuCtxSynchronize`
+    Context,
+    /// `cuStreamQuery` until all have nothing left
+    Query,
+    /// `cuEventQuery` until all events are over
+    EventQuery,
+    /// A copy to the host that the driver orders behind the streams
+    Copy,
+    /// A host function at the end of each stream
+    HostFunction,
+    /// Not at all, but at the very end
+    None,
+}
+
+#[derive(Parser)]
+#[command(about = "Computes in steps and waits for each in one of the ways that programs do")]
+struct Arguments {
+    /// How many steps
+    #[arg(long, default_value_t = 100)]
+    steps: u64,
+    /// Kernels in each stream of a step
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    kernels: u32,
+    /// Streams
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    streams: u32,
+    /// What the data is at first
+    #[arg(long, default_value_t = 1)]
+    seed: u32,
+    /// How the program learns that a step is over
+    #[arg(long, value_enum, default_value = "stream")]
+    wait: Wait,
+    /// How long it does nothing after each step, in microseconds
+    #[arg(long, default_value_t = 0)]
+    pause_us: u64,
+    /// The kernels of a step are a graph in each stream
+    #[arg(long)]
+    graph: bool,
+    /// A line with its number after each step
+    #[arg(long)]
+    progress: bool,
+    /// Rounds of each thread of a kernel
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    work: u32,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(checksum) => {
+            println!("checksum {checksum:016x}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("steps: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<u64> {
+    let library = Library::open()?;
+    cu!(library, cuInit(0))?;
+    let (mut device, mut context) = (CUdevice_v1(0), CUcontext(null_mut()));
+    cu!(library, cuDeviceGet(&raw mut device, 0))?;
+    cu!(library, cuDevicePrimaryCtxRetain(&raw mut context, device))?;
+    cu!(library, cuCtxSetCurrent(context))?;
+    let (mut module, mut kernel) = (CUmodule(null_mut()), CUfunction(null_mut()));
+    cu!(library, cuModuleLoadData(&raw mut module, KERNEL.as_ptr().cast()))?;
+    cu!(library, cuModuleGetFunction(&raw mut kernel, module, c"step".as_ptr()))?;
+    let streams: Result<Vec<_>> =
+        (0..arguments.streams).map(|number| Stream::new(&library, kernel, arguments, number)).collect();
+    let streams = streams?;
+    for step in 1..=arguments.steps {
+        for stream in &streams {
+            stream.launch(&library, kernel, arguments)?;
+        }
+        wait(&library, &streams, arguments.wait, step)?;
+        if arguments.progress {
+            let mut out = std::io::stdout().lock();
+            writeln!(out, "step {step}").and_then(|()| out.flush())?;
+        }
+        if arguments.pause_us > 0 {
+            std::thread::sleep(Duration::from_micros(arguments.pause_us));
+        }
+    }
+    cu!(library, cuCtxSynchronize())?;
+    let mut checksum = 0_u64;
+    for stream in streams {
+        checksum = stream.end(&library, checksum)?;
+    }
+    cu!(library, cuModuleUnload(module))?;
+    cu!(library, cuDevicePrimaryCtxRelease_v2(device))?;
+    Ok(checksum)
+}
+
+/// A stream with its own data.
+struct Stream {
+    handle: CUstream,
+    event: CUevent,
+    data: CUdeviceptr_v2,
+    graph: Option<CUgraphExec>,
+    /// Counted up by the host function. It lives as long as the process, as a driver's thread may still look at it.
+    finished: &'static AtomicU64,
+}
+
+impl Stream {
+    fn new(library: &Library, kernel: CUfunction, arguments: &Arguments, number: u32) -> Result<Self> {
+        // Only what is ordered with the legacy stream is behind a plain copy.
+        let flags = match arguments.wait {
+            Wait::Copy => CUstream_flags::CU_STREAM_DEFAULT,
+            _ => CUstream_flags::CU_STREAM_NON_BLOCKING,
+        };
+        let (mut handle, mut event, mut data) = (CUstream(null_mut()), CUevent(null_mut()), CUdeviceptr_v2(0));
+        cu!(library, cuStreamCreate(&raw mut handle, flags.0))?;
+        cu!(library, cuEventCreate(&raw mut event, CUevent_flags::CU_EVENT_DISABLE_TIMING.0))?;
+        cu!(library, cuMemAlloc_v2(&raw mut data, WORDS * size_of::<u32>()))?;
+        let mut word = arguments.seed.wrapping_mul(0x9e37_79b9) ^ number;
+        let words = [(); WORDS].map(|()| {
+            word = word.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            word
+        });
+        cu!(library, cuMemcpyHtoD_v2(data, words.as_ptr().cast(), size_of_val(&words)))?;
+        let finished = Box::leak(Box::new(AtomicU64::new(0)));
+        let mut stream = Self { handle, event, data, graph: None, finished };
+        if arguments.graph {
+            stream.graph = Some(stream.capture(library, kernel, arguments)?);
+        }
+        Ok(stream)
+    }
+
+    fn capture(&self, library: &Library, kernel: CUfunction, arguments: &Arguments) -> Result<CUgraphExec> {
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        let (mut graph, mut executable) = (CUgraph(null_mut()), CUgraphExec(null_mut()));
+        cu!(library, cuStreamBeginCapture_v2(self.handle, mode))?;
+        self.launch_kernels(library, kernel, arguments)?;
+        cu!(library, cuStreamEndCapture(self.handle, &raw mut graph))?;
+        cu!(library, cuGraphInstantiateWithFlags(&raw mut executable, graph, 0))?;
+        cu!(library, cuGraphDestroy(graph))?;
+        Ok(executable)
+    }
+
+    fn launch(&self, library: &Library, kernel: CUfunction, arguments: &Arguments) -> Result<()> {
+        match self.graph {
+            Some(graph) => cu!(library, cuGraphLaunch(graph, self.handle))?,
+            None => self.launch_kernels(library, kernel, arguments)?,
+        }
+        match arguments.wait {
+            Wait::Event | Wait::EventQuery => cu!(library, cuEventRecord(self.event, self.handle)),
+            Wait::HostFunction => {
+                let counter = core::ptr::from_ref(self.finished).cast_mut().cast::<c_void>();
+                cu!(library, cuLaunchHostFunc(self.handle, Some(count), counter))
+            }
+            Wait::Stream | Wait::Context | Wait::Query | Wait::Copy | Wait::None => Ok(()),
+        }
+    }
+
+    fn launch_kernels(&self, library: &Library, kernel: CUfunction, arguments: &Arguments) -> Result<()> {
+        let (mut data, mut rounds) = (self.data, arguments.work);
+        for number in 0..arguments.kernels {
+            let mut salt = 2 * number + 1;
+            let mut parameters: [*mut c_void; 3] =
+                [(&raw mut data).cast(), (&raw mut salt).cast(), (&raw mut rounds).cast()];
+            let (values, no_extra) = (parameters.as_mut_ptr(), null_mut());
+            cu!(library, cuLaunchKernel(kernel, BLOCKS, 1, 1, THREADS, 1, 1, 0, self.handle, values, no_extra))?;
+        }
+        Ok(())
+    }
+
+    /// Takes its data into the checksum and gives back what it had.
+    fn end(self, library: &Library, checksum: u64) -> Result<u64> {
+        let mut words = [0_u32; WORDS];
+        cu!(library, cuMemcpyDtoH_v2(words.as_mut_ptr().cast(), self.data, size_of_val(&words)))?;
+        if let Some(graph) = self.graph {
+            cu!(library, cuGraphExecDestroy(graph))?;
+        }
+        cu!(library, cuMemFree_v2(self.data))?;
+        cu!(library, cuEventDestroy_v2(self.event))?;
+        cu!(library, cuStreamDestroy_v2(self.handle))?;
+        Ok(words.iter().fold(checksum, |sum, word| sum.rotate_left(7).wrapping_mul(3) ^ u64::from(*word)))
+    }
+}
+
+/// The host function.
+unsafe extern "C" fn count(counter: *mut c_void) {
+    // SAFETY: a stream's counter, which lives as long as the process.
+    let counter = unsafe { &*counter.cast::<AtomicU64>() };
+    counter.fetch_add(1, Ordering::Release);
+}
+
+/// Until all streams have finished the step.
+fn wait(library: &Library, streams: &[Stream], how: Wait, step: u64) -> Result<()> {
+    if how == Wait::Context {
+        return cu!(library, cuCtxSynchronize());
+    }
+    let query_stream = library.function(detshare_cuda::entry::cuStreamQuery)?;
+    let query_event = library.function(detshare_cuda::entry::cuEventQuery)?;
+    for stream in streams {
+        match how {
+            Wait::Stream => cu!(library, cuStreamSynchronize(stream.handle))?,
+            Wait::Event => cu!(library, cuEventSynchronize(stream.event))?,
+            // SAFETY: a stream of this process.
+            Wait::Query => until_ready("cuStreamQuery", || unsafe { query_stream(stream.handle) })?,
+            // SAFETY: an event of this process.
+            Wait::EventQuery => until_ready("cuEventQuery", || unsafe { query_event(stream.event) })?,
+            Wait::Copy => {
+                let mut word = 0_u32;
+                cu!(library, cuMemcpyDtoH_v2((&raw mut word).cast(), stream.data, size_of::<u32>()))?;
+            }
+            Wait::HostFunction => {
+                while stream.finished.load(Ordering::Acquire) < step {
+                    std::thread::yield_now();
+                }
+                ensure!(stream.finished.load(Ordering::Acquire) == step, "a host function ran twice");
+            }
+            Wait::Context | Wait::None => (),
+        }
+    }
+    Ok(())
+}
+
+fn until_ready(what: &str, ask: impl Fn() -> CUresult) -> Result<()> {
+    loop {
+        match ask() {
+            CUresult::CUDA_ERROR_NOT_READY => std::thread::yield_now(),
+            answer => return ok(what, answer),
+        }
+    }
+}
