@@ -61,7 +61,7 @@ fn main() -> Result<()> {
         Task::Demo => demo::demo(),
         Task::Test => test::test(),
         Task::GpuBundle { folder } => gpu_bundle::run(&folder),
-        Task::Package => package::run(),
+        Task::Package => package::package(),
         Task::Bench { record } => bench::bench(record),
         Task::Leaks => softgpu::leaks(&build::here()?),
         Task::Generate { check } => generate::run(check),

@@ -1,17 +1,49 @@
-//! `cargo xtask package`: the library as it is shipped.
+//! `cargo xtask package`: everything as it is installed.
 
 use crate::build;
-use crate::process::target;
-use anyhow::Result;
+use crate::process::{run, target};
+use anyhow::{Context, Result};
+use std::fs::{copy, create_dir_all, write};
+use std::path::Path;
+use std::process::Command;
 
-/// Builds the shim for old and new systems alike and lays it out as it is installed.
-pub(crate) fn run() -> Result<()> {
+/// Builds for old and new systems alike, and lays it out as it is installed: programs, libraries, manual, completions,
+/// and the daemon's unit.
+pub(crate) fn package() -> Result<()> {
     let built = build::portable()?;
-    let folder = target().join("package/lib/detshare");
-    std::fs::create_dir_all(&folder)?;
-    for name in [build::SHIM, "libcuda.so.1"] {
-        std::fs::copy(built.join(build::SHIM), folder.join(name))?;
+    let folder = target().join("package");
+    lay_out(&built, &folder)?;
+    println!("{}: copy it to /usr/local or ~/.local", folder.display());
+    Ok(())
+}
+
+/// The programs are also run, for their manual and completions.
+pub(crate) fn lay_out(built: &Path, folder: &Path) -> Result<()> {
+    let [programs, libraries] = ["bin", "lib/detshare"].map(|name| folder.join(name));
+    [&programs, &libraries].into_iter().try_for_each(create_dir_all)?;
+    for name in ["detshare", "detshared"] {
+        copy(built.join(name), programs.join(name)).with_context(|| format!("{name} was not built"))?;
     }
-    println!("{}: the shim, also under the driver's name for LD_LIBRARY_PATH", folder.display());
+    // Also under the driver's name, for LD_LIBRARY_PATH.
+    for (name, library) in [(build::SHIM, build::SHIM), ("libcuda.so.1", build::SHIM), (build::SOFTGPU, build::SOFTGPU)]
+    {
+        copy(built.join(library), libraries.join(name))?;
+    }
+    let detshare = programs.join("detshare");
+    let manual = folder.join("share/man/man1");
+    create_dir_all(&manual)?;
+    run(Command::new(&detshare).arg("man").arg(&manual))?;
+    for (shell, file) in [
+        ("bash", "share/bash-completion/completions/detshare"),
+        ("zsh", "share/zsh/site-functions/_detshare"),
+        ("fish", "share/fish/vendor_completions.d/detshare.fish"),
+    ] {
+        let file = folder.join(file);
+        create_dir_all(file.parent().context("it lies in a folder")?)?;
+        write(&file, Command::new(&detshare).args(["completions", shell]).output()?.stdout)?;
+    }
+    let unit = folder.join("lib/systemd/user");
+    create_dir_all(&unit)?;
+    copy(crate::process::root().join("packaging/detshared.service"), unit.join("detshared.service"))?;
     Ok(())
 }

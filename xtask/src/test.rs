@@ -2,7 +2,7 @@
 
 use crate::process::{cargo, root, run, target};
 use crate::softgpu::{self, Way};
-use crate::{build, demo, generate, gpu_bundle, header};
+use crate::{build, demo, generate, gpu_bundle, header, package};
 use anyhow::{Context, Result};
 use std::process::Command;
 use std::time::Instant;
@@ -68,6 +68,7 @@ pub(crate) fn test() -> Result<()> {
                 command.args(["test", "--quiet", "--package", "detshare-shim"]).env("DETSHARE_BUILT", &portable);
                 run(&mut command)
             })?;
+            steps.run("package", || package::lay_out(&portable, &target().join("package")))?;
             steps.run("GPU bundle", gpu_bundle_runs)?;
         }
         Err(error) => steps.skip("the shim as it is shipped, and the GPU bundle", &error),
