@@ -233,11 +233,11 @@ impl TenantView {
         self.pages.step.0.get()
     }
 
-    /// For [`wait`](crate::wait): until it is no longer in this step. Only for a step that is busy: that a tenant has
-    /// become busy wakes nobody.
+    /// For [`wait`](crate::wait): until a step has ended that was under way, or was yet to begin. That a tenant has become
+    /// busy wakes nobody.
     #[must_use]
-    pub fn watch(&self, busy: Step) -> Watch<'_> {
-        self.pages.step.0.watch(busy)
+    pub fn watch(&self, seen: Step) -> Watch<'_> {
+        self.pages.step.0.watch(seen)
     }
 
     /// When its next step is due, and nothing else: for the launch path.

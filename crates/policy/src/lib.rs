@@ -109,13 +109,14 @@ pub enum Decision {
 pub struct Until {
     /// A time.
     pub at_ns: u64,
-    /// The end of the step of one of these tenants: bit `n` is slot `n`.
+    /// One of these tenants no longer wants the GPU: bit `n` is slot `n`. One that waits will have a step, and its end is
+    /// what counts.
     pub steps: u64,
 }
 
 impl Until {
     fn new<'a>(at_ns: u64, members: impl Iterator<Item = &'a Member>) -> Self {
-        let steps = members.filter(|member| member.busy).fold(0, |steps, member| steps | 1 << (member.slot % 64));
+        let steps = members.filter(|member| member.wants()).fold(0, |steps, member| steps | 1 << (member.slot % 64));
         Self { at_ns, steps }
     }
 }

@@ -91,8 +91,10 @@ proptest! {
             if let Decision::Hold(until) = decision {
                 prop_assert!(until.at_ns > now && until.at_ns <= now + 64_000_000);
                 prop_assert_eq!(until.steps & 1 << me.slot, 0);
-                let busy = all.iter().filter(|other| other.busy).fold(0_u64, |busy, other| busy | 1 << other.slot);
-                prop_assert_eq!(until.steps & !busy, 0, "only what is busy can end a step");
+                let wanting = all.iter().filter(|other| other.busy || other.waiting);
+                let wanting = wanting.fold(0_u64, |slots, other| slots | 1 << other.slot);
+                prop_assert_eq!(until.steps & !wanting, 0, "who wants nothing is not waited for");
+                prop_assert_ne!(until.steps, 0, "somebody is waited for");
             }
         }
     }

@@ -22,7 +22,7 @@ use detshare_policy::{Decision, Lane, Member, Until, View, decide};
 /// How long a hold sleeps at most before it looks again whether there still is a daemon.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// The same while this process itself has work on the GPU, whose end others may be waiting for.
-const LOOK_AT_OWN_WORK: Duration = Duration::from_micros(200);
+const LOOK_AT_OWN_WORK: Duration = Duration::from_micros(50);
 
 /// What the daemon has said, as one thread last read it.
 struct Said {
@@ -114,13 +114,14 @@ fn hold(membership: &'static Membership, mut verdict: Verdict) -> Lane {
     }
 }
 
-/// Until the daemon has changed something, one of these tenants' steps is over, or the time is.
+/// Until the daemon has changed something, one of these tenants' steps is over, or the time is. The word of one that only
+/// waits so far is slept on as well: the end of the step that it will have wakes.
 fn sleep(membership: &'static Membership, epoch: Epoch, steps: u64, bound: Duration) {
     let mut words: Vec<Watch<'_>> = Vec::with_capacity(SLOTS + 1);
     words.push(membership.daemon.watch(epoch));
     for view in membership.others.iter().enumerate().filter(|(slot, _)| steps >> slot & 1 != 0).map(|(_, view)| view) {
         let step = view.step();
-        if !step.is_busy() {
+        if !step.is_busy() && !view.is_holding() {
             return;
         }
         words.push(view.watch(step));
