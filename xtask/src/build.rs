@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Everything that is loaded or started by tests, apart from the tests themselves.
-const PACKAGES: [&str; 12] = [
+const PACKAGES: [&str; 13] = [
     "detshare-shim",
     "detshare-softgpu",
     "detshare-stub-driver",
@@ -20,6 +20,7 @@ const PACKAGES: [&str; 12] = [
     "detshare-order",
     "detshare-cli",
     "detshare-daemon",
+    "detshare-chaos",
 ];
 pub(crate) const SHIM: &str = "libdetshare_shim.so";
 pub(crate) const SOFTGPU: &str = "libdetshare_softgpu.so";

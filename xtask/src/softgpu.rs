@@ -97,6 +97,24 @@ pub(crate) fn instructions(built: &Path, way: Way) -> Result<()> {
     summarised(program.arg("--driver").arg(way.library(built)).arg(cases), "instructions")
 }
 
+/// Tenants and their daemon, disturbed in that way.
+pub(crate) fn chaos(built: &Path, arguments: &[&str]) -> Result<()> {
+    let mut program = Command::new(built.join("chaos"));
+    program.args(arguments);
+    for (flag, name) in [
+        ("--detshared", "detshared"),
+        ("--shim", build::SHIM),
+        ("--softgpu", build::SOFTGPU),
+        ("--steps-program", "steps"),
+    ] {
+        program.arg(flag).arg(built.join(name));
+    }
+    if arguments.first() == Some(&"chaos") {
+        program.arg("--cli").arg(built.join("detshare"));
+    }
+    run(&mut program)
+}
+
 /// Runs a suite that prints a line for each of its many tests; shows those that failed, and the closing line.
 fn summarised(program: &mut Command, name: &str) -> Result<()> {
     let log = target().join(format!("{name}.log"));

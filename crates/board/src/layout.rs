@@ -16,7 +16,7 @@ pub const LANES: u8 = 64;
 pub const MOST_SPLITS: usize = 16;
 
 /// Changes with every change in this file.
-pub const LAYOUT: u32 = 2;
+pub const LAYOUT: u32 = 3;
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"detshare");
 
 /// A page group: a type that is laid out for sharing.
@@ -53,7 +53,7 @@ pub(crate) struct Apart<T>(pub(crate) T);
 pub(crate) struct TenantPages {
     pub(crate) header: Apart<Header>,
     /// Busy or idle, and the step: what best-effort tenants look at before every launch.
-    pub(crate) step: Apart<StepWord>,
+    pub(crate) step: Apart<StepRecord>,
     pub(crate) record: Apart<TenantRecord>,
     /// Written at every launch.
     pub(crate) launched: Apart<AtomicU64>,
@@ -61,6 +61,17 @@ pub(crate) struct TenantPages {
     pub(crate) facts: Apart<Facts>,
     /// How often a step lasted how long; written once a step.
     pub(crate) step_times: Apart<[AtomicU64; BUCKETS]>,
+}
+
+/// The step, and what is known of when it ends.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct StepRecord {
+    pub(crate) word: StepWord,
+    /// When the last one began, written right after it has.
+    pub(crate) begun: AtomicU64,
+    /// How long they last lately.
+    pub(crate) lasts: AtomicU64,
 }
 
 /// What others show of a tenant and nobody decides by within a step.

@@ -35,7 +35,7 @@ impl Tenant {
 
     /// Counts a launch that is about to be made; busy from now on. Takes no lock and makes no system call.
     pub fn launch(&self) -> Step {
-        self.pages.step.0.launch(&self.pages.launched.0)
+        self.pages.step.0.word.launch(&self.pages.launched.0)
     }
 
     /// How many launches were counted.
@@ -53,12 +53,12 @@ impl Tenant {
             return false;
         }
         self.set_due(next_due);
-        self.pages.step.0.finish(upto, &self.pages.launched.0)
+        self.pages.step.0.word.finish(upto, &self.pages.launched.0)
     }
 
     /// Busy with the next step, unless busy already: for work that is not counted as launches.
     pub fn begin_step(&self) -> Step {
-        self.pages.step.0.begin()
+        self.pages.step.0.word.begin()
     }
 
     /// Idle, if busy with this very step, and wakes those who wait for it; says whether it was. The caller knows that
@@ -67,13 +67,13 @@ impl Tenant {
         if self.step() == step {
             self.set_due(next_due);
         }
-        self.pages.step.0.end(step)
+        self.pages.step.0.word.end(step)
     }
 
     /// Busy or idle, and the step.
     #[must_use]
     pub fn step(&self) -> Step {
-        self.pages.step.0.get()
+        self.pages.step.0.word.get()
     }
 
     /// Publishes another class.
@@ -101,9 +101,19 @@ impl Tenant {
         self.pages.facts.0.memory.store(bytes, Ordering::Relaxed);
     }
 
-    /// Counts a step that lasted so long.
+    /// Publishes when the step began that has just begun.
+    pub fn set_begun(&self, now: u64) {
+        self.pages.step.0.begun.store(now, Ordering::Relaxed);
+    }
+
+    /// Counts a step that lasted so long. One thread at a time.
     pub fn note_step(&self, ns: u64) {
         self.pages.step_times.0[step_times::bucket(ns)].fetch_add(1, Ordering::Relaxed);
+        let lasts = &self.pages.step.0.lasts;
+        let before = lasts.load(Ordering::Relaxed);
+        // A few steps are enough to follow a program that has changed its ways.
+        let now = if before == 0 { ns } else { (before / 4).saturating_mul(3).saturating_add(ns / 4) };
+        lasts.store(now, Ordering::Relaxed);
     }
 
     /// Publishes when the next step is due, by [`clock::now`]; 0 is unknown.
@@ -230,14 +240,23 @@ impl TenantView {
     /// Busy or idle, and the step: one load.
     #[must_use]
     pub fn step(&self) -> Step {
-        self.pages.step.0.get()
+        self.pages.step.0.word.get()
     }
 
     /// For [`wait`](crate::wait): until a step has ended that was under way, or was yet to begin. That a tenant has become
     /// busy wakes nobody.
     #[must_use]
     pub fn watch(&self, seen: Step) -> Watch<'_> {
-        self.pages.step.0.watch(seen)
+        self.pages.step.0.word.watch(seen)
+    }
+
+    /// When the step that it is in will end if it lasts as long as the last ones; nothing if nobody knows. May have passed.
+    #[must_use]
+    pub fn expected_end(&self, now: u64) -> Option<u64> {
+        let step = &self.pages.step.0;
+        let (begun, lasts) = (step.begun.load(Ordering::Relaxed), step.lasts.load(Ordering::Relaxed));
+        let end = begun.saturating_add(lasts);
+        time_ahead(if lasts == 0 { 0 } else { end }, now, &mut Doubts::default())
     }
 
     /// When its next step is due, and nothing else: for the launch path.

@@ -16,13 +16,19 @@ use crate::tenant::{Membership, membership};
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
-use detshare_board::{Class, Entry, Epoch, SLOTS, SlotState, SplitLadder, Step, TenantView, Watch, clock, wait};
+use detshare_board::{
+    Class, Entry, Epoch, SLOTS, SPIN, SlotState, SplitLadder, Step, TenantView, Watch, clock, wait_spinning,
+};
 use detshare_policy::{Decision, Lane, Member, Until, View, decide};
 
-/// How long a hold sleeps at most before it looks again whether there still is a daemon.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// The same while this process itself has work on the GPU, whose end others may be waiting for.
-const LOOK_AT_OWN_WORK: Duration = Duration::from_micros(50);
+/// How long a hold sleeps at most before it looks again: at its own work, whose end others may be waiting for, and whether
+/// there still is a daemon. Whoever sleeps so lightly is also woken faster than from a deep sleep.
+const LIGHT_SLEEP: Duration = Duration::from_micros(50);
+/// A hold that has lasted for longer than this is of the long ones, in which a core would be missed.
+const LONG: Duration = Duration::from_millis(20);
+const DEEP_SLEEP: Duration = Duration::from_millis(5);
+/// A hold is awake from so long before the end that it waits for is expected, until so long after it.
+const AWAKE: Duration = Duration::from_micros(100);
 
 /// What the daemon has said, as one thread last read it.
 struct Said {
@@ -83,6 +89,7 @@ fn ask_and_hold(membership: &'static Membership) -> Lane {
 fn hold(membership: &'static Membership, mut verdict: Verdict) -> Lane {
     let mut begun = None;
     let mut held = None;
+    let started = clock::now();
     loop {
         let now = clock::now();
         let longest = longest_hold();
@@ -104,9 +111,9 @@ fn hold(membership: &'static Membership, mut verdict: Verdict) -> Lane {
         };
         let epoch = membership.daemon.epoch();
         steps::look();
-        let slice = if steps::is_busy(membership) { LOOK_AT_OWN_WORK } else { LOOK_AGAIN };
-        let bound = Duration::from_nanos(until.saturating_sub(now)).min(slice);
-        sleep(membership, epoch, steps, bound);
+        let is_long = now.saturating_sub(started) > nanoseconds(LONG) && !steps::is_busy(membership);
+        let slice = if is_long { DEEP_SLEEP } else { LIGHT_SLEEP };
+        sleep(membership, epoch, steps, now, (Duration::from_nanos(until.saturating_sub(now)), slice));
         if !membership.is_connected() {
             return Lane::Full;
         }
@@ -115,18 +122,34 @@ fn hold(membership: &'static Membership, mut verdict: Verdict) -> Lane {
 }
 
 /// Until the daemon has changed something, one of these tenants' steps is over, or the time is. The word of one that only
-/// waits so far is slept on as well: the end of the step that it will have wakes.
-fn sleep(membership: &'static Membership, epoch: Epoch, steps: u64, bound: Duration) {
+/// waits so far is slept on as well: the end of the step that it will have wakes. Where an end is expected, sleeps until
+/// shortly before it and is awake then; otherwise lightly.
+fn sleep(membership: &'static Membership, epoch: Epoch, steps: u64, now: u64, (bound, slice): (Duration, Duration)) {
     let mut words: Vec<Watch<'_>> = Vec::with_capacity(SLOTS + 1);
     words.push(membership.daemon.watch(epoch));
+    let mut end = None;
     for view in membership.others.iter().enumerate().filter(|(slot, _)| steps >> slot & 1 != 0).map(|(_, view)| view) {
         let step = view.step();
         if !step.is_busy() && !view.is_holding() {
             return;
         }
+        if step.is_busy() {
+            end = end.into_iter().chain(view.expected_end(now)).min();
+        }
         words.push(view.watch(step));
     }
-    _ = wait(&words, bound);
+    let awake = nanoseconds(AWAKE);
+    let (spin, longest) = match end {
+        Some(end) if now + awake < end => (Duration::ZERO, Duration::from_nanos(end - awake - now)),
+        Some(end) if now < end + awake => (Duration::from_nanos(end + awake - now), 2 * AWAKE),
+        _ => (SPIN, slice),
+    };
+    let own_work = if steps::is_busy(membership) { slice } else { longest };
+    _ = wait_spinning(&words, spin, bound.min(longest).min(own_work));
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn longest_hold() -> u64 {

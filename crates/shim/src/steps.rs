@@ -49,12 +49,13 @@ pub(crate) fn launched(logical: &'static Logical, state: &mut State) {
     }
     let step = membership.page.launch();
     if STEP.load(Ordering::Relaxed) != step.number() && STEP.swap(step.number(), Ordering::Relaxed) != step.number() {
-        begin(clock::now());
+        begin(membership, clock::now());
     }
 }
 
 /// A step has begun.
-fn begin(now: u64) {
+fn begin(membership: &Membership, now: u64) {
+    membership.page.set_begun(now);
     let period = now.saturating_sub(BEGUN.swap(now, Ordering::Relaxed));
     let before = PERIOD.swap(period, Ordering::Relaxed);
     let is_steady = period.abs_diff(before) < period / ALIKE;

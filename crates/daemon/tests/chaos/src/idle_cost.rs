@@ -1,0 +1,59 @@
+//! What the daemon costs while tenants are busy.
+
+use crate::crew::Crew;
+use crate::figures;
+use crate::house::{House, Programs};
+use crate::process::{cpu_seconds, resident_kib};
+use anyhow::{Context, Result};
+use clap::Args;
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    programs: Programs,
+    /// How many tenants are busy
+    #[arg(long, default_value_t = 16)]
+    tenants: usize,
+    /// How long to look
+    #[arg(long, default_value_t = 20)]
+    seconds: u64,
+    /// Where to write what came out as JSON
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let mut house = House::new(&arguments.programs, false)?;
+    house.start_daemon_and_wait()?;
+    // Those that do not end while the daemon is looked at: what it costs that they come and go is another question.
+    let kinds = crate::tenant::endless();
+    let mut crew = Crew::new(house, &kinds, 1)?;
+    let result = look(&mut crew, arguments);
+    result.with_context(|| crew.house.logs())
+}
+
+fn look(crew: &mut Crew, arguments: &Arguments) -> Result<()> {
+    for _ in 0..arguments.tenants {
+        crew.add()?;
+    }
+    crew.disturbed("the start", &[])?;
+    crew.settle(&[], true)?;
+    let daemon = crew.house.daemon_pid().context("no daemon")?;
+    let steps = |crew: &Crew| crew.tenants.iter().map(|tenant| tenant.steps).sum::<u64>();
+    let (begun, cpu_before, steps_before) = (Instant::now(), cpu_seconds(daemon)?, steps(crew));
+    crew.pump_for(Duration::from_secs(arguments.seconds))?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let percent = (cpu_seconds(daemon)? - cpu_before) / seconds * 100.0;
+    let steps = steps(crew) - steps_before;
+    let kib = resident_kib(daemon)?;
+    println!("tenants  steps in {seconds:.0} s  daemon's CPU %  resident KiB");
+    println!("{:>7}  {steps:>13}  {percent:>14.2}  {kib:>12}", crew.tenants.len());
+    let figures = json!({
+        "tenants": crew.tenants.len(), "seconds": seconds, "steps": steps, "cpu_percent_of_a_core": percent,
+        "resident_kib": kib,
+    });
+    figures::write(arguments.out.as_deref(), "idle-cost", &figures)
+}
