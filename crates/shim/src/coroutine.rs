@@ -162,8 +162,9 @@ impl Coroutine {
         // Pairs with the acquire in `context`: who finds it finds the legacy stream prepared.
         self.context.store(context.0, Ordering::Release);
         ACTIVE.store(true, Ordering::Release);
-        background::order(Task::Build(self));
+        // First: the daemon says which lanes there are.
         tenant::join(device);
+        background::order(Task::Build(self));
         self.wait_for_lanes_to_be_made();
     }
 

@@ -6,7 +6,7 @@
 use crate::background::{self, Task};
 use crate::call::is_ok;
 use crate::coroutine::Coroutine;
-use crate::log;
+use crate::{log, tenant};
 use core::ffi::c_int;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -193,9 +193,17 @@ pub(crate) fn name(index: usize, lane: &Lane) -> String {
     }
 }
 
-/// The splits for a device of that many SMs: the ladder as far as it leaves a `rest`, or halves and quarters.
+/// The splits for a device of that many SMs: those that the daemon gives, or the ladder as far as it leaves a `rest`, or
+/// halves and quarters.
 fn ladder(sms: u32) -> Vec<u32> {
     let fits = |width: &u32| *width >= GRANULE && width + GRANULE <= sms;
+    if let Some(entry) = tenant::entry() {
+        let given: Vec<u32> = entry.ladder.widths().iter().copied().filter(fits).collect();
+        if given.len() > SPLITS {
+            log::line(format_args!("only {SPLITS} of the {} splits are used", given.len()));
+        }
+        return given.into_iter().take(SPLITS).collect();
+    }
     let whole: Vec<u32> = LADDER.into_iter().filter(fits).collect();
     if whole.len() > 1 {
         return whole;

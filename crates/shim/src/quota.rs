@@ -32,10 +32,10 @@ pub(crate) use size::{of_array, parse};
 /// Devices that are looked after; on further ones there is no quota.
 const DEVICES: usize = 64;
 
-/// The quota, if there is one: the tighter of what the environment and the daemon say.
+/// The quota, if there is one: what the daemon says, which was told of the environment's, or else that.
 #[inline]
 pub(crate) fn limit() -> Option<u64> {
-    settings::get().memory.into_iter().chain(tenant::memory_limit()).min()
+    tenant::entry().map_or(settings::get().memory, |entry| entry.limits.memory)
 }
 
 /// Whether anything is counted: there is a quota, or somebody who wants to know.

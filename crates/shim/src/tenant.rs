@@ -11,7 +11,7 @@ use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use core::time::Duration;
 use detshare_board::join::{Arrived, Hello, JoinError, Welcome};
-use detshare_board::{Class, DaemonView, MapError, SLOTS, SlotState, Tenant, TenantView, peer};
+use detshare_board::{Class, DaemonView, Entry, MapError, SLOTS, SlotState, Tenant, TenantView, peer};
 use detshare_cuda::types::{CUdevice, CUdevice_attribute, CUuuid};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -64,11 +64,11 @@ pub(crate) fn membership() -> Option<&'static Membership> {
     unsafe { MEMBERSHIP.load(Ordering::Acquire).as_ref() }
 }
 
-/// How much memory the daemon lets this process have.
-pub(crate) fn memory_limit() -> Option<u64> {
+/// What the daemon gives this process, if one looks after it.
+pub(crate) fn entry() -> Option<Entry> {
     let membership = membership().filter(|membership| membership.is_connected())?;
     match membership.daemon.slot(membership.slot()?) {
-        SlotState::Taken(occupant) => occupant.entry.limits.memory,
+        SlotState::Taken(occupant) => Some(occupant.entry),
         SlotState::Free | SlotState::Torn => None,
     }
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// Show by which policy the tenants share the GPU, or switch to another
 ///
-/// A switch holds until the daemon ends or its configuration is read again; to make it last, write it there.
+/// A switch holds until the daemon ends; to make it last, write it into the configuration.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The policy to switch to

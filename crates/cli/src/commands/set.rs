@@ -13,7 +13,7 @@ const MOST_WEIGHT: i64 = 10_000;
 
 /// Change a tenant while it runs: its class, weight, memory, objective
 ///
-/// It holds until the tenant ends, or its place in the configuration says otherwise.
+/// It holds until the tenant ends, or the daemon does; to make it last, write it into the configuration.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("change").required(true).multiple(true))]
 pub(crate) struct Arguments {

@@ -26,7 +26,7 @@ Exit codes: the program's own; where it was not started:
 #[derive(Debug, Args)]
 #[command(override_usage = "detshare run [OPTIONS] -- PROGRAM [ARGS]...", after_help = EXIT_CODES)]
 pub(crate) struct Arguments {
-    /// How urgent its work is; without this, what the configuration says for its name, or best-effort
+    /// How urgent its work is; without this, what the configuration says for its name or for all
     #[arg(long, value_name = "CLASS", value_parser = flags::class())]
     class: Option<Class>,
 
