@@ -49,7 +49,7 @@ const CHECKS: &str = r#"[
  {"name": "conformance_moving", "timeout_s": 500,
   "command": ["sh", "-c", "bin/conformance --driver {driver} --out {out}.bare > /dev/null; DETSHARE_SCHEDULE=random:1 bin/conformance --driver {shim} --out {out} --same-codes-as {out}.bare"]},
  {"name": "move_cost", "timeout_s": 240,
-  "command": ["bin/move_cost", "--driver", "{driver}", "--shim", "{shim}", "--out", "{out}"]},
+  "command": ["sh", "-c", "D=$(mktemp -d); export DETSHARE_DIR=$D/run; echo 'isolation = \"process\"' > $D/c.toml; bin/detshare up --config $D/c.toml; bin/move_cost --driver {driver} --shim {shim} --daemon $DETSHARE_DIR --out {out}; code=$?; bin/detshare down; rm -r $D; exit $code"]},
  {"name": "decode_cost", "timeout_s": 240,
   "command": ["python3", "decode_cost.py", "--shim", "{shim}", "--out", "{out}"]},
  {"name": "tenant_latency", "timeout_s": 120,

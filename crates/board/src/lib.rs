@@ -99,7 +99,7 @@ pub const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// How long [`wait`] looks before it sleeps: less than falling asleep and being woken costs.
 pub const SPIN: Duration = Duration::from_micros(5);
 /// The longest that one may look before sleeping: the core is somebody else's too.
-pub const LONGEST_SPIN: Duration = Duration::from_micros(200);
+pub const LONGEST_SPIN: Duration = Duration::from_micros(300);
 
 /// Waits until one of the words has changed: looks for as long as [`SPIN`], then sleeps. Returns after `bound`, or
 /// [`LONGEST_WAIT`], at the latest; for no words at once.

@@ -27,8 +27,10 @@ const LIGHT_SLEEP: Duration = Duration::from_micros(50);
 /// A hold that has lasted for longer than this is of the long ones, in which a core would be missed.
 const LONG: Duration = Duration::from_millis(20);
 const DEEP_SLEEP: Duration = Duration::from_millis(5);
-/// A hold is awake from so long before the end that it waits for is expected, until so long after it.
-const AWAKE: Duration = Duration::from_micros(100);
+/// A hold is awake from so long before the end that it waits for is expected, until so long after it. A timer is up to 50 µs
+/// late by itself, and a core may take as long again to come out of its sleep.
+const BEFORE: Duration = Duration::from_micros(200);
+const AFTER: Duration = Duration::from_micros(100);
 
 /// What the daemon has said, as one thread last read it.
 struct Said {
@@ -138,10 +140,10 @@ fn sleep(membership: &'static Membership, epoch: Epoch, steps: u64, now: u64, (b
         }
         words.push(view.watch(step));
     }
-    let awake = nanoseconds(AWAKE);
+    let (before, after) = (nanoseconds(BEFORE), nanoseconds(AFTER));
     let (spin, longest) = match end {
-        Some(end) if now + awake < end => (Duration::ZERO, Duration::from_nanos(end - awake - now)),
-        Some(end) if now < end + awake => (Duration::from_nanos(end + awake - now), 2 * AWAKE),
+        Some(end) if now + before < end => (Duration::ZERO, Duration::from_nanos(end - before - now)),
+        Some(end) if now < end + after => (Duration::from_nanos(end + after - now), BEFORE + AFTER),
         _ => (SPIN, slice),
     };
     let own_work = if steps::is_busy(membership) { slice } else { longest };

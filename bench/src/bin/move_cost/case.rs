@@ -7,6 +7,8 @@ use clap::ValueEnum;
 pub(crate) enum Case {
     NoMove,
     NoMoveNull,
+    Tenant,
+    TenantNull,
     OtherLane,
     Move,
     MoveNull,
@@ -22,9 +24,11 @@ pub(crate) enum Case {
 
 impl Case {
     /// Those whose cost is nanoseconds a launch.
-    pub(crate) const LAUNCHES: [Self; 9] = [
+    pub(crate) const LAUNCHES: [Self; 11] = [
         Self::NoMove,
         Self::NoMoveNull,
+        Self::Tenant,
+        Self::TenantNull,
         Self::OtherLane,
         Self::Move,
         Self::MoveNull,
@@ -39,6 +43,8 @@ impl Case {
         match self {
             Self::NoMove => "launch, no move",
             Self::NoMoveNull => "launch, no move, NULL stream",
+            Self::Tenant => "launch, a tenant alone",
+            Self::TenantNull => "launch, a tenant alone, NULL stream",
             Self::OtherLane => "launch, no move, other lane",
             Self::Move => "launch, a move at each",
             Self::MoveNull => "launch, a move at each, NULL stream",
@@ -62,8 +68,13 @@ impl Case {
         }
     }
 
+    /// Whether a daemon decides about the lanes, and not a schedule.
+    pub(crate) fn is_tenant(self) -> bool {
+        matches!(self, Self::Tenant | Self::TenantNull)
+    }
+
     pub(crate) fn is_null_stream(self) -> bool {
-        matches!(self, Self::NoMoveNull | Self::MoveNull)
+        matches!(self, Self::NoMoveNull | Self::TenantNull | Self::MoveNull)
     }
 
     pub(crate) fn is_graph(self) -> bool {
@@ -82,7 +93,7 @@ impl Case {
     /// How many nanoseconds it may cost. On another lane that is what we add to the driver's own price of that lane.
     pub(crate) fn asked(self) -> f64 {
         match self {
-            Self::NoMove | Self::NoMoveNull | Self::OtherLane => 150.0,
+            Self::NoMove | Self::NoMoveNull | Self::Tenant | Self::TenantNull | Self::OtherLane => 150.0,
             _ => 1000.0,
         }
     }

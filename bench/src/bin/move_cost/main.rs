@@ -45,6 +45,9 @@ pub(crate) struct Arguments {
     /// The split whose front is the other lane
     #[arg(long, default_value_t = 64)]
     split: u32,
+    /// The folder of a daemon without other tenants; without it what a tenant pays is not measured
+    #[arg(long)]
+    daemon: Option<PathBuf>,
     /// Few and small batches, to see that everything runs
     #[arg(long)]
     quick: bool,
@@ -89,7 +92,7 @@ fn main() -> Result<()> {
 
 fn measure_all(arguments: &Arguments, scratch: &Path) -> Result<Value> {
     let (mut launches, mut on) = (Vec::new(), Value::Null);
-    for case in Case::LAUNCHES {
+    for case in Case::LAUNCHES.into_iter().filter(|case| arguments.daemon.is_some() || !case.is_tenant()) {
         eprintln!("{} …", case.title());
         let mut figures = in_child(case, arguments, scratch)?;
         on = figures["on"].take();
@@ -137,7 +140,10 @@ fn in_child(case: Case, arguments: &Arguments, scratch: &Path) -> Result<Value> 
         command.arg("--quick");
     }
     command.env("DETSHARE_DRIVER", &arguments.driver).env("DETSHARE_STATS", &stats);
-    command.env("DETSHARE_SCHEDULE", case.schedule(arguments.split));
+    match arguments.daemon.as_ref().filter(|_| case.is_tenant()) {
+        Some(folder) => command.env("DETSHARE_DIR", folder).env_remove("DETSHARE_SCHEDULE"),
+        None => command.env("DETSHARE_SCHEDULE", case.schedule(arguments.split)).env_remove("DETSHARE_DIR"),
+    };
     let output = command.stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "{}: {}", case.title(), output.status);
     let mut figures: Value = serde_json::from_slice(&output.stdout).context("a child's figures")?;
