@@ -34,14 +34,17 @@ pub fn sms(driver: &Driver, device: CUdevice) -> Result<u32> {
     Ok(u32::try_from(count)?)
 }
 
-fn processor() -> String {
+/// The processor and how many cores it has.
+#[must_use]
+pub fn processor() -> String {
     let processors = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = processors.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
     let count = processors.lines().filter(|line| line.starts_with("processor")).count();
     format!("{}, {count} cores", model.map_or("unknown processor", |(_, name)| name.trim()))
 }
 
-fn date() -> Result<String> {
+/// Today.
+pub fn date() -> Result<String> {
     let output = Command::new("date").arg("+%F").output().context("date")?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 #[path = "src/treatment.rs"]
 mod treatment;
 
-use treatment::{Action, Treatment};
+use treatment::{Action, Kind, Treatment};
 
 fn main() {
     println!("cargo::rerun-if-changed=src/treatment.rs");
@@ -49,10 +49,13 @@ fn entries() -> String {
                 let before = "bind::everything();";
                 write(format_args!("entry!({name}({}), {{ {count} }}, {{ {before} }});\n", parameters(function)));
             }
-            (Action::Ask, _) => write(format_args!("ask!({name}({}), {{ {count} }});\n", parameters(function))),
+            (Action::Ask, _) => {
+                write(format_args!("ask!({name}({}), {{ {count} }}, {});\n", parameters(function), after(kind)));
+            }
             (Action::Look, _) => {
                 let default = format!("DefaultStream::{:?}", function.default_stream());
-                write(format_args!("look!({name}({}), {{ {count} }}, {default});\n", parameters(function)));
+                let (list, after) = (parameters(function), after(kind));
+                write(format_args!("look!({name}({list}), {{ {count} }}, {default}, {after});\n"));
             }
             (Action::Follow | Action::Home, _) => {
                 let how = format!("{action:?}").to_lowercase();
@@ -93,6 +96,11 @@ fn entries() -> String {
         counters.join(" ")
     ));
     text
+}
+
+/// What is done when a call has waited for something, or has only asked.
+fn after(kind: Option<Kind>) -> &'static str {
+    if kind == Some(Kind::Synchronise) { "waited" } else { "asked" }
 }
 
 fn parameters(function: &Function) -> String {

@@ -18,7 +18,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn demo() -> Result<()> {
     println!("building the shim, the software GPU and two small CUDA programs …");
-    let built = build::here()?;
+    with(build::here()?)
+}
+
+/// With what is built already.
+pub(crate) fn with(built: PathBuf) -> Result<()> {
     let search = Search { named: None, library_path: std::env::var_os("LD_LIBRARY_PATH") };
     let driver = find(&search).unwrap_or_else(|_| {
         println!("no CUDA driver on this machine: the software GPU stands in for one");

@@ -26,7 +26,13 @@ pub(crate) fn test() -> Result<()> {
         Err(error) => steps.skip("generated files", &error),
     }
     steps.run("tools", install_valgrind)?;
-    let built = steps.run("build of what the tests load", build::here)?;
+    let built = match build::zig() {
+        Ok(_) => steps.run("build as it is shipped", build::portable)?,
+        Err(error) => {
+            steps.skip("the build as it is shipped, and the GPU bundle", &error);
+            steps.run("build for this machine", build::here)?
+        }
+    };
     steps.run("tests", || run(cargo().args(["test", "--quiet", "--workspace"]).env("DETSHARE_BUILT", &built)))?;
     for way in Way::ALL.into_iter().chain([Way::AsTenant]) {
         steps.run(&format!("driver API on the software GPU, {way:?}"), || softgpu::conformance(&built, way))?;
@@ -64,20 +70,11 @@ pub(crate) fn test() -> Result<()> {
         Err(error) => steps.skip("cudarc and NVRTC on the software GPU", &error),
     }
     steps.run("model checker", model_checker)?;
-    match build::zig() {
-        Ok(_) => {
-            let portable = steps.run("build as it is shipped", build::portable)?;
-            steps.run("tests of the shim as it is shipped", || {
-                let mut command = cargo();
-                command.args(["test", "--quiet", "--package", "detshare-shim"]).env("DETSHARE_BUILT", &portable);
-                run(&mut command)
-            })?;
-            steps.run("package", || package::lay_out(&portable, &target().join("package")))?;
-            steps.run("GPU bundle", gpu_bundle_runs)?;
-        }
-        Err(error) => steps.skip("the shim as it is shipped, and the GPU bundle", &error),
+    steps.run("package", || package::lay_out(&built, &target().join("package")))?;
+    if build::zig().is_ok() {
+        steps.run("GPU bundle", gpu_bundle_runs)?;
     }
-    steps.run("demo", demo::demo)?;
+    steps.run("demo", || demo::with(built.clone()))?;
     println!("== done in {} s", started.elapsed().as_secs());
     for what in &steps.skipped {
         println!("skipped: {what}");

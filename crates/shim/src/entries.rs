@@ -107,7 +107,7 @@ macro_rules! bind {
             // SAFETY: the caller's own arguments for the function that it meant to call.
             let code = unsafe { real(entry::$name)($($parameter),*) };
             $(record!(code, CUstream(core::ptr::null_mut()), $default, None, $digest($($brought),*));)?
-            steps::asked(code)
+            steps::waited(code)
         }
     };
 }
@@ -134,26 +134,26 @@ macro_rules! record {
 
 /// Calls the real function, which says whether something is finished.
 macro_rules! ask {
-    ($name:ident($($parameter:ident: $ty:ty),*), $count:block) => {
+    ($name:ident($($parameter:ident: $ty:ty),*), $count:block, $after:ident) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($parameter: $ty),*) -> CUresult {
             $count
             // SAFETY: the caller's own arguments for the function that it meant to call.
             let code = unsafe { real(entry::$name)($($parameter),*) };
-            steps::asked(code)
+            steps::$after(code)
         }
     };
 }
 
 /// Calls the real function with the stream where it is, or with several where that takes more.
 macro_rules! look {
-    ($name:ident($stream:ident: $ty:ty), $count:block, $default:expr) => {
+    ($name:ident($stream:ident: $ty:ty), $count:block, $default:expr, $after:ident) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($stream: $ty) -> CUresult {
             $count
             // SAFETY: the caller's own stream, or one that stands for it.
             let call = |stream| unsafe { real(entry::$name)(stream) };
-            steps::asked(if active() { bind::look($stream, $default, call) } else { call($stream) })
+            steps::$after(if active() { bind::look($stream, $default, call) } else { call($stream) })
         }
     };
 }

@@ -10,14 +10,17 @@
 //! * `resolve` opens the real driver at the first call, whichever it is, and fills the slots; `opening` keeps
 //!   that apart from a fork; `no_driver` answers where there is no driver.
 //! * `coroutine` is a primary context as the program sees it: its logical streams (`stream`), found by `handles`,
-//!   and its `lane`s. `bind` says where a call goes that takes a stream, `schedule` which lane a launch gets,
-//!   `kernel` which lanes can hold it, `watchdog` which kernels do badly there. `graph` has the copies of graphs.
-//!   `background` makes what launches need before they need it.
+//!   and its `lane`s. `bind` says where a call goes that takes a stream, `kernel` which lanes can hold a launch,
+//!   `watchdog` which kernels do badly there. `graph` has the copies of graphs. `background` makes what launches need
+//!   before they need it.
+//! * `tenant` is this process among others: its page on the board, the daemon that it joined, the others' pages. `gate`
+//!   decides which lane a launch gets, or that it is held (`schedule` is what tests decide by); `steps` says when this
+//!   process is busy, with `unfinished` for the streams that have something left to do.
 //! * `replace` has the functions with code of our own, by theme; `call` calls the driver from there.
 //! * `quota` limits what can be allocated, `digest` records what leaves the GPU.
 //! * `stats` counts and writes the counts at exit; `settings` is what the environment asked for.
 //!
-//! The library lives in other people's processes: it never prints (unless `DETSHARE_LOG` is set), never
+//! The library lives in other people's processes: it never prints (unless `DETSHARE_LOG` or `detshare run` asks for it), never
 //! panics across the C boundary, shares no lock between streams on a launch, and works from any thread, in a forked
 //! child, and while the process exits.
 

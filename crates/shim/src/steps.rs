@@ -25,6 +25,8 @@ use std::thread::Thread;
 /// How soon after a step's beginning our thread looks, and how rarely it does later.
 const SOON: Duration = Duration::from_micros(100);
 const LATER: Duration = Duration::from_millis(2);
+/// How long a look that found the step not over is good for.
+const MOMENT_NS: u64 = 20_000;
 /// Two periods that differ by no more than a part of this are alike.
 const ALIKE: u64 = 8;
 
@@ -38,6 +40,8 @@ static BEGUN: AtomicU64 = AtomicU64::new(0);
 static PERIOD: AtomicU64 = AtomicU64::new(0);
 /// When the next one will be due by that; 0 is unknown.
 static DUE: AtomicU64 = AtomicU64::new(0);
+/// When somebody last looked and it was not over.
+static NOT_OVER: AtomicU64 = AtomicU64::new(0);
 static WATCHER: OnceLock<Thread> = OnceLock::new();
 
 /// Counts a launch that is about to be made in a stream whose lock is held.
@@ -65,10 +69,23 @@ fn begin(membership: &Membership, now: u64) {
     }
 }
 
-/// After a call that says whether something is finished.
+/// After a call that has waited for something.
+#[inline]
+pub(crate) fn waited(code: CUresult) -> CUresult {
+    if is_ok(code) && membership().is_some() {
+        look();
+    }
+    code
+}
+
+/// After a call that says whether something is finished. Programs make such calls far more often than steps end, and
+/// asking all streams takes microseconds: one that was not idle a moment ago is not asked again.
 #[inline]
 pub(crate) fn asked(code: CUresult) -> CUresult {
-    if is_ok(code) && membership().is_some() {
+    if is_ok(code)
+        && membership().is_some()
+        && clock::now().saturating_sub(NOT_OVER.load(Ordering::Relaxed)) > MOMENT_NS
+    {
         look();
     }
     code
@@ -86,6 +103,8 @@ pub(crate) fn look() {
     let begun = BEGUN.load(Ordering::Relaxed);
     if UNFINISHED.retain(|logical| !has_left(logical)) && membership.page.finish(upto, DUE.load(Ordering::Relaxed)) {
         membership.page.note_step(clock::now().saturating_sub(begun));
+    } else {
+        NOT_OVER.store(clock::now(), Ordering::Relaxed);
     }
 }
 

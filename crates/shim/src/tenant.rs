@@ -26,6 +26,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const ANSWER: Duration = Duration::from_secs(1);
 /// How often a daemon that is gone is looked for.
 const AGAIN: Duration = Duration::from_millis(10);
+/// The same for one that is there and does not take this process in: there may be room later.
+const REFUSED: Duration = Duration::from_millis(500);
 /// No slot.
 const NONE: u32 = u32::MAX;
 
@@ -194,22 +196,23 @@ impl Membership {
     fn attend(&self, path: &Path) {
         let mut said = false;
         loop {
-            let ended = UnixStream::connect(path).map_err(|error| error.to_string()).and_then(|stream| {
+            let ended = UnixStream::connect(path).map_err(ServeError::from).and_then(|stream| {
                 self.socket.store(stream.as_raw_fd(), Ordering::Relaxed);
-                let served = self.serve(&stream).map_err(|error| error.to_string());
+                let served = self.serve(&stream);
                 self.socket.store(-1, Ordering::Relaxed);
                 served
             });
             let was_connected = self.connected.swap(false, Ordering::AcqRel);
             self.forget_others();
             self.is_answered();
+            let pause = if matches!(ended, Err(ServeError::Refused(_))) { REFUSED } else { AGAIN };
             if let Err(reason) = ended
                 && (was_connected || !said)
             {
                 said = true;
                 log::line(format_args!("no daemon at {}: {reason}; it runs as if alone", path.display()));
             }
-            std::thread::sleep(AGAIN);
+            std::thread::sleep(pause);
         }
     }
 
