@@ -23,10 +23,12 @@
 mod client;
 mod folder;
 pub mod places;
+mod size;
 mod status;
 mod tenant;
 
 pub use client::{Client, ClientError, TIME_LIMIT};
 pub use folder::{FolderError, RuntimeFolder};
+pub use size::parse_size;
 pub use status::{ConfigStatus, ErrorBody, Isolation, Mps, MpsState, PolicyChange, ProfilesStatus, Status};
 pub use tenant::{Class, Objective, Tenant, TenantPatch, UnknownClass};

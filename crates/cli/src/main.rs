@@ -101,7 +101,7 @@ mod tests {
             "invalid value 'fast' for '--class <CLASS>' [possible values: latency, best-effort]; see `detshare run --help`"
         );
         let size = said(&["run", "--mem", "0", "--", "a"]);
-        assert!(size.starts_with("invalid value '0' for '--mem <SIZE>': nothing is no size"), "{size}");
+        assert!(size.starts_with("invalid value '0' for '--mem <SIZE>': a size is a whole number above 0"), "{size}");
         assert!(said(&["conjure"]).ends_with("; see `detshare --help`"));
         for said in [said(&["run"]), said(&["set", "x"]), said(&["policy", "a", "b"])] {
             assert!(!said.contains('\n') && said.contains("--help`"), "{said}");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// What a size looks like.
-const SIZE: &str = "a size is a whole number of bytes, KiB, MiB, GiB or TiB, such as 40GiB";
+const SIZE: &str = "a size is a whole number above 0 of bytes, KiB, MiB, GiB or TiB, such as 40GiB";
 /// What a duration looks like.
 const DURATION: &str = "a duration is a number with a unit, such as 5ms, 1.5s or 800us";
 
@@ -11,29 +11,9 @@ const DURATION: &str = "a duration is a number with a unit, such as 5ms, 1.5s or
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 const SHORTEST: Duration = Duration::from_micros(1);
 
-/// Reads a number of bytes. The units are powers of two, however they are written: so the shim reads them, and so GPUs
-/// are sold.
+/// Reads a number of bytes.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    let lower = text.trim().to_ascii_lowercase();
-    let digits = lower.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = lower.split_at(digits);
-    let shift = match unit.trim_start() {
-        "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        "t" | "tb" | "tib" => 40,
-        _ => return Err(SIZE.to_string()),
-    };
-    if number.is_empty() {
-        return Err(SIZE.to_string());
-    }
-    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
-    match bytes {
-        Some(0) => Err(format!("nothing is no size to work with: {SIZE}")),
-        Some(bytes) => Ok(bytes),
-        None => Err(format!("no machine has that much: {SIZE}")),
-    }
+    detshare_api::parse_size(text).ok_or_else(|| SIZE.to_string())
 }
 
 /// Reads a time to keep to.
