@@ -220,20 +220,7 @@ fn a_launch_is_held_while_another_has_its_turn() {
     office.daemon.set_policy(EXCLUSIVE);
     let other = office.introduce(&admitted, Class::Latency);
     other.launch();
-    // The page of the other may come after the launch was decided; from then on it is seen.
-    until("a launch is held", || {
-        program.say("begin");
-        let seen = Instant::now() + A_WHILE;
-        while Instant::now() < seen && !admitted.view.is_holding() {
-            std::thread::yield_now();
-        }
-        let is_held = admitted.view.is_holding();
-        if !is_held {
-            program.hear("ok");
-            program.does(&["open", "stream"]);
-        }
-        is_held
-    });
+    hold_a_launch(&mut program, &admitted);
     let before = admitted.view.read(clock::now());
     assert!(other.finish(other.launched(), 0));
     program.hear("ok");
@@ -257,6 +244,7 @@ fn a_hold_ends_when_the_daemon_does() {
     program.ends();
 }
 
+/// The page of another may come after a launch was decided; from then on it is seen.
 fn hold_a_launch(program: &mut Program, admitted: &Admitted) {
     until("a launch is held", || {
         // Before it is told: it may have launched by the time that we look.
