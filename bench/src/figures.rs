@@ -1,7 +1,7 @@
 //! Times of several ways of doing one thing, taken in turn in one process, and what is reported of them.
 
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// One way of doing it.
 pub trait Side {
@@ -16,11 +16,9 @@ pub trait Side {
 pub struct Amount {
     /// Batches of each side.
     pub batches: u32,
-    /// Launches in a batch.
-    pub launches: u32,
-    /// Launches in a row before the GPU is waited for. Many in a row fill the driver's queue, and then the GPU's
+    /// Launches in a row, before the GPU is waited for. Many in a row fill the driver's queue, and then the GPU's
     /// pace is measured and not the call's cost.
-    pub burst: u32,
+    pub launches: u32,
 }
 
 /// What the batches of one side took, in nanoseconds a launch.
@@ -48,10 +46,12 @@ impl Times {
         self.0[(self.0.len() * 9).div_ceil(10) - 1]
     }
 
-    /// All of it, in order.
+    /// In the middle, near the end, and where each tenth of them ends.
     #[must_use]
     pub fn json(&self) -> Value {
-        json!({ "median": self.median(), "p90": self.p90(), "batches": self.0 })
+        let tenth = |tenth: usize| self.0[(self.0.len() - 1) * tenth / 10];
+        let tenths: Vec<f64> = (0..=10).map(tenth).collect();
+        json!({ "median": self.median(), "p90": self.p90(), "batches": self.0.len(), "tenths": tenths })
     }
 }
 
@@ -68,14 +68,9 @@ pub fn alternate(sides: &mut [&mut dyn Side], amount: Amount) -> Vec<Times> {
 }
 
 fn one_batch(side: &mut dyn Side, amount: Amount) -> f64 {
-    let (mut taken, mut left) = (Duration::ZERO, amount.launches);
-    while left > 0 {
-        let burst = left.min(amount.burst);
-        let start = Instant::now();
-        side.launch(burst);
-        taken += start.elapsed();
-        side.wait();
-        left -= burst;
-    }
+    let start = Instant::now();
+    side.launch(amount.launches);
+    let taken = start.elapsed();
+    side.wait();
     taken.as_secs_f64() * 1e9 / f64::from(amount.launches)
 }

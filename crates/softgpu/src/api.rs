@@ -20,6 +20,7 @@ mod context;
 mod copy;
 mod device;
 mod event;
+mod external_semaphore;
 mod function;
 mod graph;
 mod graph_executable;
@@ -38,9 +39,9 @@ mod stream;
 mod stream_memory;
 
 pub(crate) use self::{
-    capture::*, context::*, copy::*, device::*, event::*, function::*, graph::*, graph_executable::*, graph_nodes::*,
-    green_context::*, init::*, launch::*, library::*, link::*, memory::*, memset::*, module::*, occupancy::*, pool::*,
-    stream::*, stream_memory::*,
+    capture::*, context::*, copy::*, device::*, event::*, external_semaphore::*, function::*, graph::*,
+    graph_executable::*, graph_nodes::*, green_context::*, init::*, launch::*, library::*, link::*, memory::*,
+    memset::*, module::*, occupancy::*, pool::*, stream::*, stream_memory::*,
 };
 
 use crate::boundary::Outcome;

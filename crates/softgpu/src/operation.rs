@@ -9,6 +9,8 @@ use crate::sm::Lane;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use detshare_cuda::types::{CUresult, CUstream};
+use std::fs::File;
+use std::io::{Read, Write};
 use std::sync::Arc;
 
 /// One operation.
@@ -21,6 +23,7 @@ pub(crate) enum Operation {
     Host(HostFunction),
     Callback(Callback),
     Memory(Vec<MemoryOperation>),
+    Semaphores(Vec<SemaphoreUse>),
     Free(u64),
 }
 
@@ -103,6 +106,13 @@ pub(crate) enum MemoryOperation {
     Barrier,
 }
 
+/// What is done to a semaphore of others: an `eventfd` that does not block.
+#[derive(Clone, Debug)]
+pub(crate) enum SemaphoreUse {
+    Signal(Arc<File>),
+    Wait(Arc<File>),
+}
+
 /// What a wait waits for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Condition {
@@ -141,21 +151,35 @@ impl Operation {
                 // SAFETY: the program's own function and data.
                 unsafe { (callback.function)(stream, status, core::ptr::with_exposed_provenance_mut(callback.data)) };
             })),
-            Self::Memory(operations) => {
-                let mut next = 0;
-                Work::Until(Box::new(move || {
-                    while let Some(operation) = operations.get(next) {
-                        if !operation.run() {
-                            return false;
-                        }
-                        next += 1;
-                    }
-                    true
-                }))
-            }
+            Self::Memory(operations) => one_after_another(operations, |operation| operation.run()),
+            Self::Semaphores(uses) => one_after_another(uses, SemaphoreUse::run),
             Self::Free(address) => Work::Quick(Box::new(move || {
                 memory::free(address);
             })),
+        }
+    }
+}
+
+/// Work that is done when each of these is; `run` says false for one that has to wait.
+fn one_after_another<T: Send + 'static>(all: Vec<T>, run: fn(&T) -> bool) -> Work {
+    let mut next = 0;
+    Work::Until(Box::new(move || {
+        while let Some(one) = all.get(next) {
+            if !run(one) {
+                return false;
+            }
+            next += 1;
+        }
+        true
+    }))
+}
+
+impl SemaphoreUse {
+    /// Does it; false if it has to wait.
+    fn run(&self) -> bool {
+        match self {
+            Self::Signal(file) => (&**file).write_all(&1_u64.to_ne_bytes()).is_ok(),
+            Self::Wait(file) => (&**file).read_exact(&mut [0; 8]).is_ok(),
         }
     }
 }

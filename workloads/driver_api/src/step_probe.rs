@@ -6,7 +6,8 @@
 //! * `short`: launch one that runs until the next `open` has been said once, which it has if one was;
 //! * `open`: let what was begun come to its end;
 //! * `stream`, `event`, `context`, `query`, `event-query`, `copy`: wait for it in that way;
-//! * `host`: have a host function called behind it and wait until it was.
+//! * `host`: have a host function called behind it and wait until it was;
+//! * `fork`: have a child that does nothing until standard input ends.
 
 use anyhow::{Context, Result, bail, ensure};
 use core::ffi::c_void;
@@ -120,6 +121,7 @@ impl Probe {
                 cu!(library, cuMemcpyDtoH_v2((&raw mut word).cast(), self.device_gate, size_of::<u32>()))
             }
             "host" => self.wait_for_host_function(),
+            "fork" => fork(),
             _ => bail!("no such word"),
         }
     }
@@ -170,4 +172,18 @@ impl Probe {
         }
         Ok(())
     }
+}
+
+fn fork() -> Result<()> {
+    // SAFETY: the child calls what a child of a program with threads may call, and ends.
+    unsafe {
+        let child = libc::fork();
+        ensure!(child >= 0, "cannot fork");
+        if child == 0 {
+            let mut byte = 0_u8;
+            while libc::read(0, (&raw mut byte).cast(), 1) > 0 {}
+            libc::_exit(0);
+        }
+    }
+    Ok(())
 }

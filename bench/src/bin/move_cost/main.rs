@@ -62,7 +62,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     fn amount(&self) -> Amount {
         let (batches, launches) = if self.quick { (3, 100) } else { (self.batches, self.launches) };
-        Amount { batches, launches, burst: launches }
+        Amount { batches, launches }
     }
 
     fn warm_up(&self) -> Duration {

@@ -4,7 +4,7 @@
 use crate::stage::{built, shim};
 use detshare_board::join::{Arrived, Hello, Refusal, Welcome};
 use detshare_board::{Claim, Class, Daemon, Entry, Owner, SplitLadder, Tenant, TenantView, clock};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -200,6 +200,21 @@ fn a_program_that_never_waits_is_idle_at_last() {
         until("it is idle after a host function", || !admitted.is_busy());
     }
     program.ends();
+}
+
+/// A worker that was forked after joining holds on to nothing: the death of its parent is seen while it lives.
+#[test]
+fn a_forked_child_is_no_tenant() {
+    let (_office, mut program, admitted) = joined(&[], |_| ());
+    program.does(&["begin", "open", "stream", "fork"]);
+    program.child.kill().expect("the parent");
+    program.child.wait().expect("it is gone");
+    let mut stream = admitted.stream;
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    assert_eq!(stream.read(&mut [0]).expect("the connection ends"), 0, "it said something");
+    // Only now does the child end, and with it the other end of the pipe.
+    drop(program.to);
+    assert_eq!(program.from.read(&mut [0]).expect("the child ends"), 0);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::{as_pointer, require, text};
 use crate::boundary::{Outcome, give, give_if_asked};
 use crate::graph::{self, Content, Graph, NODES};
-use crate::operation::Operation;
+use crate::operation::{Operation, SemaphoreUse};
 use core::ffi::{c_char, c_uint};
 use core::fmt::Write;
 use detshare_cuda::types::{CUgraph, CUgraphEdgeData, CUgraphNode, CUgraphNodeType as Type, CUresult};
@@ -211,6 +211,10 @@ pub(super) fn type_of(content: &Content) -> Type {
         Content::Empty => Type::CU_GRAPH_NODE_TYPE_EMPTY,
         Content::Operation(Operation::Kernel(_)) => Type::CU_GRAPH_NODE_TYPE_KERNEL,
         Content::Operation(Operation::Host(_) | Operation::Callback(_)) => Type::CU_GRAPH_NODE_TYPE_HOST,
+        Content::Operation(Operation::Semaphores(uses)) => match uses.first() {
+            Some(SemaphoreUse::Wait(_)) => Type::CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT,
+            _ => Type::CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL,
+        },
         Content::Operation(_) => Type::CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
         Content::Copy(..) => Type::CU_GRAPH_NODE_TYPE_MEMCPY,
         Content::Fill(..) => Type::CU_GRAPH_NODE_TYPE_MEMSET,

@@ -22,6 +22,7 @@ mod context;
 mod device;
 mod errors;
 mod event;
+mod external_semaphore;
 mod graph;
 mod graph_exec;
 mod green_context;
@@ -51,7 +52,7 @@ type Outcome = Result<()>;
 type Test = (&'static str, fn(&Driver) -> Outcome);
 
 /// One table for each file, the most ordinary behaviour first.
-const TABLES: [&[Test]; 20] = [
+const TABLES: [&[Test]; 21] = [
     device::TESTS,
     context::TESTS,
     memory::TESTS,
@@ -69,6 +70,7 @@ const TABLES: [&[Test]; 20] = [
     capture::TESTS,
     pool::TESTS,
     stream_memory::TESTS,
+    external_semaphore::TESTS,
     green_context::TESTS,
     proc_address::TESTS,
     errors::TESTS,
