@@ -16,6 +16,7 @@ const PROGRAMS: [&str; 15] = [
     "vector_add",
     "slow_once",
     "managed_probe",
+    "step_probe",
     "quota_probe",
     "soak",
     "detshare",
@@ -56,6 +57,8 @@ const CHECKS: &str = r#"[
   "command": ["bin/tenant_latency", "--driver", "{driver}", "--shim", "{shim}", "--out", "{out}"]},
  {"name": "tenants", "timeout_s": 300,
   "command": ["python3", "tenants.py", "--detshare", "bin/detshare", "--out", "{out}"]},
+ {"name": "mps_restart", "timeout_s": 90,
+  "command": ["python3", "mps_restart.py", "--detshare", "bin/detshare", "--program", "bin/step_probe", "--out", "{out}"]},
  {"name": "quota", "timeout_s": 60,
   "command": ["env", "LD_PRELOAD={shim}", "DETSHARE_MEM=1GiB", "sh", "-c",
               "bin/quota_probe init managed:1000000 create:2097152 map:1 retain:1 free:1 free:2 info unmap:1 info array:512:512 cube:64:64:64 mipmap:512:512:4 info free:3 free:4 free:5 node:1000000 any-node:1000000 info graph-free:6 graph-free:7 info && bin/quota_probe init capture:1000000 info graph-free:0 info alloc:2000000000"]},
@@ -108,7 +111,7 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
     }
     copy_all(&root().join("crates/softgpu/tests/instructions/cases"), "ptx", &folder.join("cases"))?;
     std::fs::write(folder.join("bin/checks.json"), checks())?;
-    for script in ["run.py", "decode_cost.py", "tenants.py", "daemon_under_test.py"] {
+    for script in ["run.py", "decode_cost.py", "tenants.py", "mps_restart.py", "daemon_under_test.py"] {
         std::fs::copy(root().join("bench/gpu").join(script), folder.join(script))?;
     }
     copy_all(&root().join("workloads"), "py", &folder.join("workloads"))?;

@@ -3,12 +3,13 @@
 use crate::background::{self, Task};
 use crate::call::is_ok;
 use crate::coroutine::{self, Coroutine, STREAMS, active};
+use crate::hot::HOT;
 use crate::kernel::{self, Shape};
 use crate::lane::FULL;
 use crate::stream::{Kind, Logical, Ring};
 use crate::{gate, steps, watchdog};
 use core::cell::RefCell;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::Ordering;
 use detshare_cuda::DefaultStream;
 use detshare_cuda::types::{CUfunction, CUresult, CUstream, CUstreamCaptureStatus};
 use std::sync::{Mutex, PoisonError};
@@ -205,16 +206,15 @@ fn per_thread(coroutine: &'static Coroutine) -> Option<&'static Logical> {
 /// Streams that a capture began in. As long as there is one, no stream moves: a stream that a captured event is
 /// waited for in becomes part of the capture, and must be at home then.
 static CAPTURES: Mutex<Vec<usize>> = Mutex::new(Vec::new());
-static CAPTURE_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 pub(crate) fn capturing() -> bool {
-    CAPTURE_COUNT.load(Ordering::Acquire) != 0
+    HOT.captures.load(Ordering::Acquire) != 0
 }
 
 fn with_captures(change: impl FnOnce(&mut Vec<usize>)) {
     let mut captures = CAPTURES.lock().unwrap_or_else(PoisonError::into_inner);
     change(&mut captures);
-    CAPTURE_COUNT.store(captures.len(), Ordering::Release);
+    HOT.captures.store(captures.len(), Ordering::Release);
 }
 
 /// A capture is about to begin in the stream.

@@ -4,6 +4,7 @@
 use crate::background::{self, Task};
 use crate::call::is_ok;
 use crate::handles::Handles;
+use crate::hot::HOT;
 use crate::lane::{FULL, LANES, Lane};
 use crate::schedule::Schedule;
 use crate::stream::{Kind, Logical, Ring, State};
@@ -22,8 +23,6 @@ const READY_RINGS: usize = 4;
 static COROUTINES: [Coroutine; DEVICES] = [const { Coroutine::none() }; DEVICES];
 /// How many of them were ever used; mostly one.
 static USED: AtomicUsize = AtomicUsize::new(0);
-/// Whether there is anything to bind. Off in a forked child, where the driver does not work.
-static ACTIVE: AtomicBool = AtomicBool::new(false);
 
 /// The streams that programs have made, by their handle.
 pub(crate) static STREAMS: Handles<Logical> = Handles::new();
@@ -60,12 +59,12 @@ pub(crate) struct Coroutine {
 /// Whether any stream of this process can move.
 #[inline]
 pub(crate) fn active() -> bool {
-    ACTIVE.load(Ordering::Relaxed)
+    HOT.active.load(Ordering::Relaxed)
 }
 
 /// Run in a forked child.
 pub(crate) fn deactivate() {
-    ACTIVE.store(false, Ordering::Relaxed);
+    HOT.active.store(false, Ordering::Relaxed);
 }
 
 /// The coroutine of a context; None for contexts that the program has made itself.
@@ -161,7 +160,8 @@ impl Coroutine {
         USED.fetch_max(usize::try_from(device.0).map_or(0, |index| index + 1), Ordering::Relaxed);
         // Pairs with the acquire in `context`: who finds it finds the legacy stream prepared.
         self.context.store(context.0, Ordering::Release);
-        ACTIVE.store(true, Ordering::Release);
+        HOT.scheduled.store(settings::get().schedule.is_some(), Ordering::Relaxed);
+        HOT.active.store(true, Ordering::Release);
         // First: the daemon says which lanes there are.
         tenant::join(device);
         background::order(Task::Build(self));

@@ -9,6 +9,7 @@
 //! somebody ends it, or the daemon goes.
 
 use crate::coroutine::Coroutine;
+use crate::hot::HOT;
 use crate::lane::{FULL, LANES};
 use crate::settings;
 use crate::steps;
@@ -56,7 +57,7 @@ enum Verdict {
 
 /// Lets a launch pass, after a hold or at once; returns the lane that it gets.
 pub(crate) fn pass(coroutine: &'static Coroutine) -> usize {
-    if settings::get().schedule.is_none()
+    if !HOT.scheduled.load(Ordering::Relaxed)
         && let Some(membership) = membership()
         && membership.is_connected()
     {

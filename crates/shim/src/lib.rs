@@ -42,6 +42,7 @@ mod entries;
 mod gate;
 mod graph;
 mod handles;
+mod hot;
 mod kernel;
 mod lane;
 mod log;

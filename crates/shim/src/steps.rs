@@ -11,11 +11,12 @@ use crate::bind;
 use crate::boundary::guarded;
 use crate::call::is_ok;
 use crate::coroutine;
+use crate::hot::HOT;
 use crate::stream::{Kind, Logical, State};
 use crate::tenant::{Membership, membership};
 use crate::unfinished::{Linked, List};
 use crate::{background, quota};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use detshare_board::clock;
 use detshare_cuda::types::{CUresult, CUstream};
@@ -34,8 +35,7 @@ const ALIKE: u64 = 8;
 static UNFINISHED: List<Logical> = List::new();
 /// Held by the thread that goes through them.
 static LOOKING: Mutex<()> = Mutex::new(());
-/// The number of the step that was last seen to begin, when it began, and how long after the one before.
-static STEP: AtomicU32 = AtomicU32::new(0);
+/// When the step that was last seen to begin did so, and how long after the one before.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
 static PERIOD: AtomicU64 = AtomicU64::new(0);
 /// When the next one will be due by that; 0 is unknown.
@@ -52,7 +52,8 @@ pub(crate) fn launched(logical: &'static Logical, state: &mut State) {
         UNFINISHED.add(logical);
     }
     let step = membership.page.launch();
-    if STEP.load(Ordering::Relaxed) != step.number() && STEP.swap(step.number(), Ordering::Relaxed) != step.number() {
+    let seen = &HOT.step;
+    if seen.load(Ordering::Relaxed) != step.number() && seen.swap(step.number(), Ordering::Relaxed) != step.number() {
         begin(membership, clock::now());
     }
 }

@@ -44,14 +44,17 @@ impl Kind {
 }
 
 /// One stream as the program knows it.
+///
+/// What a launch on the whole GPU touches comes first, together.
+#[repr(C)]
 pub(crate) struct Logical {
-    kind: AtomicU8,
     coroutine: AtomicPtr<Coroutine>,
-    /// The context's, which may have gone and come back.
-    era: AtomicU64,
     /// How much of the legacy stream's work this one is ordered behind.
     legacy_seen: AtomicU64,
+    kind: AtomicU8,
     state: Mutex<State>,
+    /// The context's, which may have gone and come back.
+    era: AtomicU64,
     /// The last call under way has come back.
     unpinned: Condvar,
     /// Its place among those whose launches are not known to be finished.
@@ -65,23 +68,24 @@ impl Linked for Logical {
 }
 
 /// Where it is.
+#[repr(C)]
 pub(crate) struct State {
     pub(crate) home: CUstream,
-    priority: c_int,
-    /// The lane whose stream it is on; None at home.
-    place: Option<usize>,
-    physical: [CUstream; LANES],
-    /// Kernels launched on each lane.
-    launches: [u64; LANES],
-    ring: Ring,
-    /// Whether the program has given it attributes, which its physical streams then have too.
-    attributed: bool,
     /// Calls under way at the present place, by threads that do not hold the lock meanwhile: it stays there.
     pub(crate) pins: u32,
+    /// The lane whose stream it is on; None at home.
+    place: Option<u8>,
     /// Whether anything was put into it since the legacy stream looked.
     new_work: bool,
     /// Whether it has launches that are not known to be finished.
     pub(crate) unfinished: bool,
+    /// Kernels launched on each lane.
+    launches: [u64; LANES],
+    physical: [CUstream; LANES],
+    ring: Ring,
+    priority: c_int,
+    /// Whether the program has given it attributes, which its physical streams then have too.
+    attributed: bool,
 }
 
 // SAFETY: handles of the driver, which any thread may use.
@@ -278,7 +282,7 @@ impl Logical {
     /// The lane's stream that it is on, if it is not at home.
     pub(crate) fn away_on(&self) -> Option<CUstream> {
         let state = self.lock();
-        state.place.map(|lane| state.physical[lane])
+        state.place.map(|lane| state.physical[usize::from(lane)])
     }
 
     /// Takes its physical streams and events away from it, by lane.
@@ -333,7 +337,10 @@ impl Logical {
     pub(crate) fn go(&self, state: &mut State, coroutine: &'static Coroutine, lane: usize) {
         // A thread's own stream at home cannot be asked by other threads whether it is done, which tenants want to know.
         let home_will_do = self.kind() != Kind::PerThread || tenant::membership().is_none();
-        if state.pins > 0 || state.place == Some(lane) || (lane == FULL && state.place.is_none() && home_will_do) {
+        if state.pins > 0
+            || state.place.map(usize::from) == Some(lane)
+            || (lane == FULL && state.place.is_none() && home_will_do)
+        {
             return;
         }
         // Its home is as good as any other stream on the whole GPU, but the legacy stream's is slow to record in.
@@ -364,7 +371,7 @@ impl Logical {
 impl State {
     /// The driver's stream where it is now.
     pub(crate) fn handle(&self) -> CUstream {
-        self.at(self.place)
+        self.at(self.place.map(usize::from))
     }
 
     pub(crate) fn is_home(&self) -> bool {
@@ -373,13 +380,16 @@ impl State {
 
     /// The lane that it is on.
     pub(crate) fn lane(&self) -> usize {
-        self.place.unwrap_or(FULL)
+        self.place.map_or(FULL, usize::from)
     }
 
     /// Counts a kernel where the stream is.
     pub(crate) fn note_launch(&mut self, coroutine: &Coroutine) {
-        self.launches[self.lane()] += 1;
-        coroutine.lanes[self.lane()].note_use();
+        let lane = self.lane();
+        self.launches[lane] += 1;
+        if lane != FULL {
+            coroutine.lanes[lane].note_use();
+        }
     }
 
     /// Kernels launched on each lane.
@@ -411,7 +421,7 @@ impl State {
             (Some(_), None) => _ = coroutine.away.fetch_sub(1, Ordering::AcqRel),
             _ => {}
         }
-        self.place = to;
+        self.place = to.and_then(|lane| u8::try_from(lane).ok());
         coroutine.moves.fetch_add(1, Ordering::Relaxed);
         true
     }

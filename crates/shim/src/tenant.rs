@@ -6,9 +6,10 @@
 
 use crate::boundary::guarded;
 use crate::call::is_ok;
+use crate::hot::HOT;
 use crate::{background, log, settings, steps};
 use core::ffi::{c_char, c_int};
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use core::time::Duration;
 use detshare_board::join::{Arrived, Hello, JoinError, Welcome};
 use detshare_board::{Class, DaemonView, Entry, MapError, SLOTS, SlotState, Tenant, TenantView, peer};
@@ -57,13 +58,11 @@ pub(crate) struct Membership {
     answer: Condvar,
 }
 
-static MEMBERSHIP: AtomicPtr<Membership> = AtomicPtr::new(core::ptr::null_mut());
-
 /// What this process has on the board, if it is to have anything.
 #[inline]
 pub(crate) fn membership() -> Option<&'static Membership> {
     // SAFETY: NULL, or made from a box in `join` and never freed. Acquire: pairs with the release there.
-    unsafe { MEMBERSHIP.load(Ordering::Acquire).as_ref() }
+    unsafe { HOT.membership.load(Ordering::Acquire).as_ref() }
 }
 
 /// What the daemon gives this process, if one looks after it.
@@ -77,7 +76,7 @@ pub(crate) fn entry() -> Option<Entry> {
 
 /// Run in a forked child: the page is its parent's.
 pub(crate) fn forked() {
-    let membership = MEMBERSHIP.swap(core::ptr::null_mut(), Ordering::AcqRel);
+    let membership = HOT.membership.swap(core::ptr::null_mut(), Ordering::AcqRel);
     // SAFETY: as above.
     if let Some(membership) = unsafe { membership.as_ref() } {
         let socket = membership.socket.swap(-1, Ordering::Relaxed);
@@ -96,7 +95,7 @@ pub(crate) fn join(device: CUdevice) {
         Ok(made) => Box::into_raw(Box::new(made)),
         Err(error) => return log::line(format_args!("cannot be a tenant: {error}; it runs as if alone")),
     };
-    if MEMBERSHIP.compare_exchange(core::ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire).is_err() {
+    if HOT.membership.compare_exchange(core::ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire).is_err() {
         // SAFETY: just made from a box, and nobody else has seen it.
         drop(unsafe { Box::from_raw(made) });
         return;

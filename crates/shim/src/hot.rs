@@ -1,0 +1,28 @@
+//! What every launch reads before it does anything, together in one cache line: the driver's own launch leaves little of
+//! ours in the cache, and each line that has to be fetched again is several nanoseconds.
+
+use crate::tenant::Membership;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize};
+
+/// The line.
+#[repr(C, align(64))]
+pub(crate) struct Hot {
+    /// What this process has on the board; NULL where it is no tenant.
+    pub(crate) membership: AtomicPtr<Membership>,
+    /// Streams that a capture began in.
+    pub(crate) captures: AtomicUsize,
+    /// The number of the step that was last seen to begin.
+    pub(crate) step: AtomicU32,
+    /// Whether there is anything to bind. Off in a forked child, where the driver does not work.
+    pub(crate) active: AtomicBool,
+    /// Whether a test's schedule decides about lanes.
+    pub(crate) scheduled: AtomicBool,
+}
+
+pub(crate) static HOT: Hot = Hot {
+    membership: AtomicPtr::new(core::ptr::null_mut()),
+    captures: AtomicUsize::new(0),
+    step: AtomicU32::new(0),
+    active: AtomicBool::new(false),
+    scheduled: AtomicBool::new(false),
+};
