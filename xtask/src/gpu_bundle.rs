@@ -5,7 +5,7 @@ use crate::process::root;
 use anyhow::{Context, Result};
 use std::path::Path;
 
-const PROGRAMS: [&str; 15] = [
+const PROGRAMS: [&str; 16] = [
     "surface",
     "conformance",
     "instructions",
