@@ -2,7 +2,7 @@
 
 use crate::folder::RuntimeFolder;
 use crate::status::{ErrorBody, PolicyChange, Status};
-use crate::tenant::{Tenant, TenantPatch};
+use crate::tenant::{Explanation, Tenant, TenantPatch};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::{Method, Request, StatusCode, header};
@@ -100,6 +100,11 @@ impl Client {
         self.ask(Method::GET, &tenant_path(name_or_pid), None)
     }
 
+    /// Why a tenant's last launches went as they did.
+    pub fn explain(&self, name_or_pid: &str) -> Result<Explanation, ClientError> {
+        self.ask(Method::GET, &format!("{}/decisions", tenant_path(name_or_pid)), None)
+    }
+
     /// Changes a tenant; returns how it is then.
     pub fn change(&self, name_or_pid: &str, patch: &TenantPatch) -> Result<Tenant, ClientError> {
         self.ask(Method::PATCH, &tenant_path(name_or_pid), Some(json(patch)?))
@@ -107,8 +112,16 @@ impl Client {
 
     /// Lets all follow another policy, until the daemon ends.
     pub fn set_policy(&self, name: &str) -> Result<Status, ClientError> {
-        let change = PolicyChange { policy: name.to_string() };
-        self.ask(Method::PUT, "/v1/policy", Some(json(&change)?))
+        self.change_policy(&PolicyChange { policy: Some(name.to_string()), aggressiveness: None })
+    }
+
+    /// Says how much best-effort tenants may disturb, from 0 to 1, until the daemon ends.
+    pub fn set_aggressiveness(&self, part: f64) -> Result<Status, ClientError> {
+        self.change_policy(&PolicyChange { policy: None, aggressiveness: Some(part) })
+    }
+
+    fn change_policy(&self, change: &PolicyChange) -> Result<Status, ClientError> {
+        self.ask(Method::PUT, "/v1/policy", Some(json(change)?))
     }
 
     /// Has the configuration read again. A broken one is an error, and the settings from before stay.

@@ -21,6 +21,9 @@ pub struct Status {
     /// Why it is that one, if it is not simply the configured one.
     #[serde(default)]
     pub policy_reason: Option<String>,
+    /// How much best-effort tenants may disturb, from 0 to 1.
+    #[serde(default)]
+    pub aggressiveness: f64,
     /// What keeps the tenants apart on the GPU.
     pub isolation: Isolation,
     /// The runtime folder.
@@ -124,11 +127,15 @@ pub struct ProfilesStatus {
 }
 
 /// What `PUT /v1/policy` takes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct PolicyChange {
-    /// Its name.
-    pub policy: String,
+    /// Its name; nothing leaves it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// How much best-effort tenants may disturb, from 0 to 1; nothing leaves it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aggressiveness: Option<f64>,
 }
 
 /// What comes with every status of 400 and above.

@@ -124,8 +124,52 @@ pub struct Tenant {
     pub joined: String,
     /// Its command line.
     pub command: String,
+    /// Whether its kernels keep running far longer than predicted, so that it is kept on few SMs.
+    #[serde(default)]
+    pub quarantined: bool,
     /// Whether it has published something that cannot be.
     pub doubts: bool,
+}
+
+/// `GET /v1/tenants/{name-or-pid}/decisions`: why a tenant's last launches went as they did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The tenant.
+    pub tenant: Tenant,
+    /// The policy in force.
+    pub policy: String,
+    /// How much best-effort tenants may disturb, from 0 to 1.
+    pub aggressiveness: f64,
+    /// The last decisions, oldest first. Where there was nothing to decide, none are written down.
+    pub decisions: Vec<DecisionMade>,
+}
+
+/// One decision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DecisionMade {
+    /// How long ago.
+    pub ago_ns: u64,
+    /// The kernel's name, once it was measured.
+    #[serde(default)]
+    pub kernel: Option<String>,
+    /// The SMs that it got.
+    pub lane_width: u32,
+    /// Why it ran then.
+    pub reason: String,
+    /// How long it was held.
+    pub held_ns: u64,
+    /// Why it was held at first.
+    #[serde(default)]
+    pub held_for: Option<String>,
+    /// The tenant that it was held for.
+    #[serde(default)]
+    pub because_of: Option<String>,
+    /// How long it was expected to take; nothing where nobody knew.
+    #[serde(default)]
+    pub predicted_ns: Option<u64>,
+    /// How long it took when it was measured last.
+    #[serde(default)]
+    pub measured_ns: Option<u64>,
 }
 
 /// What `PATCH /v1/tenants/{name-or-pid}` takes: what is absent stays as it is. In the doubly optional ones `null` (here

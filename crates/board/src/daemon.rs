@@ -3,7 +3,8 @@
 use crate::checked::{Doubts, class, time_past, within};
 use crate::clock;
 use crate::entry::{Entry, HOLDS_NS, Limits, MOST_SHARE, MOST_WEIGHT, Objective, SplitLadder};
-use crate::layout::{DaemonPages, MOST_SPLITS, SLOTS, SlotRecord};
+use crate::kernels::{self, KernelNote};
+use crate::layout::{DaemonPages, KERNEL_WIDTHS, MOST_SPLITS, SLOTS, SlotRecord};
 use crate::mapping::{MapError, Others, Own};
 use crate::owner::Owner;
 use crate::slot::Generation;
@@ -69,8 +70,31 @@ impl Daemon {
 
     /// Publishes the number of the policy that all follow.
     pub fn set_policy(&self, number: u32) {
-        self.pages.policy.0.store(number, Ordering::Relaxed);
+        self.pages.policy.0.number.store(number, Ordering::Relaxed);
         self.changed();
+    }
+
+    /// Publishes how much best-effort tenants may disturb, in thousandths.
+    pub fn set_aggressiveness(&self, thousandths: u16) {
+        self.pages.policy.0.aggressiveness.store(u32::from(thousandths), Ordering::Relaxed);
+        self.changed();
+    }
+
+    /// Publishes what is known of kernels from before; of so many widths only the first few. One thread at a time.
+    pub fn publish_kernels(&self, known: &[KernelNote]) {
+        let mut widths: Vec<u32> =
+            known.iter().flat_map(|kernel| kernel.widths.iter().map(|(width, ..)| *width)).collect();
+        widths.sort_unstable_by(|one, other| other.cmp(one));
+        widths.dedup();
+        widths.truncate(KERNEL_WIDTHS);
+        kernels::set_widths(&self.pages.kernels, &widths);
+        for kernel in known {
+            for (width, ns, measured) in &kernel.widths {
+                if let Some(index) = widths.iter().position(|other| other == width) {
+                    kernels::write(&self.pages.kernels, kernel.identity, &kernel.name, index, *ns, *measured);
+                }
+            }
+        }
     }
 
     /// Gives a free slot to a tenant.
@@ -230,7 +254,19 @@ impl DaemonView {
     /// The policy's number, as it stands there: who knows the policies looks it up.
     #[must_use]
     pub fn policy(&self) -> u32 {
-        self.pages.policy.0.load(Ordering::Relaxed)
+        self.pages.policy.0.number.load(Ordering::Relaxed)
+    }
+
+    /// How much best-effort tenants may disturb, in thousandths.
+    #[must_use]
+    pub fn aggressiveness(&self) -> u16 {
+        u16::try_from(self.pages.policy.0.aggressiveness.load(Ordering::Relaxed)).unwrap_or(u16::MAX).min(1_000)
+    }
+
+    /// What is known of a kernel from before.
+    #[must_use]
+    pub fn kernel(&self, identity: u64) -> Option<KernelNote> {
+        kernels::read(&self.pages.kernels, identity)
     }
 
     /// When the daemon last said that it is alive; never in the future, nothing if it never did.

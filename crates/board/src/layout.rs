@@ -15,8 +15,18 @@ pub const LANES: u8 = 64;
 /// Splits in a ladder.
 pub const MOST_SPLITS: usize = 16;
 
+/// Kernels that a table has room for.
+pub(crate) const KERNELS: usize = 2047;
+/// Widths that it has times for.
+pub const KERNEL_WIDTHS: usize = 16;
+pub(crate) const KERNEL_NAME_WORDS: usize = 12;
+
+/// Decisions that are kept.
+pub(crate) const DECISIONS: usize = 62;
+pub(crate) const DECISION_WORDS: usize = 6;
+
 /// Changes with every change in this file.
-pub const LAYOUT: u32 = 3;
+pub const LAYOUT: u32 = 4;
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"detshare");
 
 /// A page group: a type that is laid out for sharing.
@@ -61,6 +71,47 @@ pub(crate) struct TenantPages {
     pub(crate) facts: Apart<Facts>,
     /// How often a step lasted how long; written once a step.
     pub(crate) step_times: Apart<[AtomicU64; BUCKETS]>,
+    pub(crate) decisions: DecisionPage,
+    /// What its kernels take.
+    pub(crate) kernels: KernelTable,
+}
+
+/// Kernels by their identity. Most of it is never touched, and takes no memory then.
+#[derive(Debug)]
+#[repr(C, align(4096))]
+pub(crate) struct KernelTable {
+    /// The widths that records have times for, by number; 0 is none.
+    pub(crate) widths: [AtomicU32; KERNEL_WIDTHS],
+    pub(crate) records: [KernelRecord; KERNELS],
+}
+
+/// One kernel in one shape.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct KernelRecord {
+    /// 0 is nobody.
+    pub(crate) identity: AtomicU64,
+    pub(crate) name: [AtomicU64; KERNEL_NAME_WORDS],
+    pub(crate) ns: [AtomicU32; KERNEL_WIDTHS],
+    pub(crate) measured: [AtomicU32; KERNEL_WIDTHS],
+}
+
+/// What was decided last, for those who ask why.
+#[derive(Debug)]
+#[repr(C, align(4096))]
+pub(crate) struct DecisionPage {
+    /// How many decisions were written.
+    pub(crate) written: Apart<AtomicU64>,
+    pub(crate) ring: [DecisionRecord; DECISIONS],
+}
+
+/// One decision.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct DecisionRecord {
+    /// Odd while it is being written; twice its number, and 2, when it is there.
+    pub(crate) stamp: AtomicU64,
+    pub(crate) words: [AtomicU64; DECISION_WORDS],
 }
 
 /// The step, and what is known of when it ends.
@@ -72,6 +123,11 @@ pub(crate) struct StepRecord {
     pub(crate) begun: AtomicU64,
     /// How long they last lately.
     pub(crate) lasts: AtomicU64,
+    /// When the next one is due, and how far from that they begin mostly; 0 is unknown.
+    pub(crate) due: AtomicU64,
+    pub(crate) spread: AtomicU64,
+    /// The mean pause between two of them; 0 is unknown.
+    pub(crate) gap: AtomicU64,
 }
 
 /// What others show of a tenant and nobody decides by within a step.
@@ -82,6 +138,8 @@ pub(crate) struct Facts {
     pub(crate) gpu: AtomicU64,
     /// Bytes of that GPU's memory that it has.
     pub(crate) memory: AtomicU64,
+    /// Not 0 while its kernels keep running far longer than they should.
+    pub(crate) quarantined: AtomicU32,
 }
 
 /// What changes at most a few times a step, read together.
@@ -95,7 +153,6 @@ pub(crate) struct TenantRecord {
     pub(crate) holding: AtomicU32,
     pub(crate) holds: AtomicU64,
     pub(crate) holding_since: AtomicU64,
-    pub(crate) due: AtomicU64,
     /// How long launches were held so far.
     pub(crate) held: AtomicU64,
     pub(crate) lane_width: AtomicU32,
@@ -109,8 +166,19 @@ pub(crate) struct DaemonPages {
     /// Changes with anything below but the heartbeat; others sleep on it.
     pub(crate) epoch: Apart<AtomicU32>,
     pub(crate) heartbeat: Apart<AtomicU64>,
-    pub(crate) policy: Apart<AtomicU32>,
+    pub(crate) policy: Apart<PolicyRecord>,
     pub(crate) slots: [Apart<SlotRecord>; SLOTS],
+    /// What is known of kernels from before.
+    pub(crate) kernels: KernelTable,
+}
+
+/// What all follow.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct PolicyRecord {
+    pub(crate) number: AtomicU32,
+    /// In thousandths.
+    pub(crate) aggressiveness: AtomicU32,
 }
 
 /// One slot of the table.
@@ -156,8 +224,11 @@ unsafe impl Group for DaemonPages {
 }
 
 const _: () = {
-    assert!(size_of::<TenantPages>() == 4096);
-    assert!(size_of::<DaemonPages>() == 5 * 4096);
+    assert!(size_of::<KernelTable>() == 128 * 4096);
+    assert!(size_of::<TenantPages>() == 130 * 4096);
+    assert!(core::mem::offset_of!(TenantPages, kernels) == 2 * 4096);
+    assert!(core::mem::offset_of!(TenantPages, decisions) == 4096);
+    assert!(size_of::<DaemonPages>() == 133 * 4096);
     assert!(core::mem::offset_of!(TenantPages, step) == 128);
     assert!(core::mem::offset_of!(TenantPages, record) == 256);
     assert!(core::mem::offset_of!(TenantPages, launched) == 384);

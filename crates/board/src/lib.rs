@@ -63,8 +63,10 @@
 mod checked;
 pub mod clock;
 mod daemon;
+mod decisions;
 mod entry;
 pub mod join;
+mod kernels;
 mod layout;
 mod mapping;
 mod owner;
@@ -79,8 +81,10 @@ mod wait;
 
 pub use checked::{Class, Doubts, HORIZON_NS};
 pub use daemon::{Claim, Daemon, DaemonView, Epoch, Full, Occupant, SlotState};
+pub use decisions::Noted;
 pub use entry::{Entry, HOLDS_NS, Limits, MOST_SHARE, MOST_SMS, MOST_WEIGHT, Objective, SplitLadder};
-pub use layout::{LANES, LAYOUT, MOST_SPLITS, SLOTS};
+pub use kernels::KernelNote;
+pub use layout::{KERNEL_WIDTHS, LANES, LAYOUT, MOST_SPLITS, SLOTS};
 pub use mapping::MapError;
 pub use owner::{Owner, OwnerError, Peer, peer};
 pub use slot::Generation;
@@ -88,7 +92,7 @@ pub use socket::{MOST_FILES, Received, SocketError, receive_fds, send_fds};
 pub use step::Step;
 pub use step_times::StepTimes;
 pub use sync::Watch;
-pub use tenant::{Hold, Tenant, TenantState, TenantView};
+pub use tenant::{Hold, Outlook, Tenant, TenantState, TenantView};
 pub use wait::Waited;
 
 use std::time::Duration;

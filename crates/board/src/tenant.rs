@@ -1,13 +1,15 @@
 //! A tenant's group: what it publishes, and what others read of it.
 
-use crate::checked::{Class, Doubts, class, time_ahead, time_past, within};
+use crate::checked::{Class, Doubts, HORIZON_NS, class, time_ahead, time_past, within};
 use crate::clock;
+use crate::decisions::{self, Noted};
 use crate::entry::MOST_SMS;
-use crate::layout::{LANES, TenantPages};
+use crate::kernels::{self, KernelNote};
+use crate::layout::{KERNEL_WIDTHS, LANES, TenantPages};
 use crate::mapping::{MapError, Others, Own};
 use crate::step::Step;
 use crate::step_times::{self, StepTimes};
-use crate::sync::{Ordering, Watch, acquired};
+use crate::sync::{AtomicU64, Ordering, Watch, acquired};
 use core::fmt;
 use rustix::fd::{AsFd, BorrowedFd};
 
@@ -118,8 +120,33 @@ impl Tenant {
 
     /// Publishes when the next step is due, by [`clock::now`]; 0 is unknown.
     pub fn set_due(&self, due: u64) {
-        let record = &self.pages.record.0;
-        record.sequence.write(|| record.due.store(due, Ordering::Relaxed));
+        self.pages.step.0.due.store(due, Ordering::Relaxed);
+    }
+
+    /// Publishes how far from when it is due the next step begins mostly, and how long the tenant is idle on average.
+    pub fn set_habits(&self, spread_ns: u64, gap_ns: u64) {
+        self.pages.step.0.spread.store(spread_ns, Ordering::Relaxed);
+        self.pages.step.0.gap.store(gap_ns, Ordering::Relaxed);
+    }
+
+    /// Publishes whether its kernels keep running far longer than they should.
+    pub fn set_quarantined(&self, quarantined: bool) {
+        self.pages.facts.0.quarantined.store(u32::from(quarantined), Ordering::Relaxed);
+    }
+
+    /// Writes down a decision. Any thread may.
+    pub fn note_decision(&self, decision: &Noted) {
+        decisions::write(&self.pages.decisions, decision);
+    }
+
+    /// Publishes how many SMs the lanes have that [`Tenant::note_kernel`] numbers.
+    pub fn set_widths(&self, widths: &[u32]) {
+        kernels::set_widths(&self.pages.kernels, widths);
+    }
+
+    /// Publishes what a kernel takes on a lane, and how often that was measured. One thread at a time.
+    pub fn note_kernel(&self, identity: u64, name: &str, lane: usize, ns: u64, measured: u32) {
+        kernels::write(&self.pages.kernels, identity, name, lane, ns, measured);
     }
 
     /// A launch is being held, until the result is dropped.
@@ -193,6 +220,19 @@ pub struct TenantState {
     pub doubts: Doubts,
 }
 
+/// What a tenant says of its steps to come; no time is further than [`HORIZON_NS`] from now, and no duration longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outlook {
+    /// When the next one is due.
+    pub due: Option<u64>,
+    /// How far from that they begin mostly.
+    pub spread_ns: u64,
+    /// The mean pause between two; 0 is unknown.
+    pub gap_ns: u64,
+    /// How long they last; 0 is unknown.
+    pub lasts_ns: u64,
+}
+
 /// Another tenant's group, read-only.
 pub struct TenantView {
     pages: Others<TenantPages>,
@@ -262,8 +302,50 @@ impl TenantView {
     /// When its next step is due, and nothing else: for the launch path.
     #[must_use]
     pub fn due(&self, now: u64) -> Option<u64> {
-        let record = &self.pages.record.0;
-        time_ahead(record.due.load(Ordering::Relaxed), now, &mut Doubts::default())
+        time_ahead(self.pages.step.0.due.load(Ordering::Relaxed), now, &mut Doubts::default())
+    }
+
+    /// What it says of when its steps begin and how long they last: for the launch path.
+    #[must_use]
+    pub fn outlook(&self, now: u64) -> Outlook {
+        let step = &self.pages.step.0;
+        let bounded = |word: &AtomicU64| word.load(Ordering::Relaxed).min(HORIZON_NS);
+        Outlook {
+            due: self.due(now),
+            spread_ns: bounded(&step.spread),
+            gap_ns: bounded(&step.gap),
+            lasts_ns: bounded(&step.lasts),
+        }
+    }
+
+    /// Whether it says that its kernels keep running far longer than they should.
+    #[must_use]
+    pub fn is_quarantined(&self) -> bool {
+        self.pages.facts.0.quarantined.load(Ordering::Relaxed) != 0
+    }
+
+    /// What it says of its kernels.
+    #[must_use]
+    pub fn kernels(&self) -> Vec<KernelNote> {
+        kernels::read_all(&self.pages.kernels)
+    }
+
+    /// What it says of one kernel.
+    #[must_use]
+    pub fn kernel(&self, identity: u64) -> Option<KernelNote> {
+        kernels::read(&self.pages.kernels, identity)
+    }
+
+    /// How many SMs its lanes have, by number; 0 is no lane.
+    #[must_use]
+    pub fn widths(&self) -> [u32; KERNEL_WIDTHS] {
+        self.pages.kernels.widths.each_ref().map(|width| width.load(Ordering::Relaxed).min(MOST_SMS))
+    }
+
+    /// What was decided last for it, oldest first.
+    #[must_use]
+    pub fn decisions(&self) -> Vec<Noted> {
+        decisions::read(&self.pages.decisions)
     }
 
     /// All of it, with times as seen from `now`.
@@ -273,11 +355,12 @@ impl TenantView {
         let record = &self.pages.record.0;
         let words = record.sequence.read(|| {
             let numbers = [&record.class, &record.lane, &record.lane_width].map(|word| word.load(Ordering::Relaxed));
-            let counts = [&record.due, &record.holds, &record.holding_since, &record.held];
+            let counts = [&record.holds, &record.holding_since, &record.held];
             (numbers, counts.map(|word| word.load(Ordering::Relaxed)))
         });
         doubts.add_if(words.is_none(), Doubts::TORN);
-        let ([class_number, lane, lane_width], [due, holds, since, held_ns]) = words.unwrap_or_default();
+        let ([class_number, lane, lane_width], [holds, since, held_ns]) = words.unwrap_or_default();
+        let due = self.pages.step.0.due.load(Ordering::Relaxed);
         // Finished first, then launched: an honest tenant has launched what it has finished. The acquire pairs with the
         // release in `Tenant::finish`.
         let finished = acquired(self.pages.finished.0.load(Ordering::Relaxed));

@@ -1,8 +1,10 @@
 //! The subcommands: one file and one row in [`Command`] for each.
 
+pub(crate) mod bench;
 pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod down;
+pub(crate) mod explain;
 pub(crate) mod man;
 pub(crate) mod pause;
 pub(crate) mod policy;
@@ -28,11 +30,13 @@ pub(crate) enum Command {
     Pause(pause::Arguments),
     Resume(resume::Arguments),
     Policy(policy::Arguments),
+    Explain(explain::Arguments),
     Up(up::Arguments),
     Down(down::Arguments),
     Status(status::Arguments),
     Doctor(doctor::Arguments),
     Verify(verify::Arguments),
+    Bench(bench::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
 }
@@ -53,6 +57,8 @@ pub(crate) enum CommandError {
     #[error(transparent)]
     Policy(#[from] policy::PolicyError),
     #[error(transparent)]
+    Explain(#[from] explain::ExplainError),
+    #[error(transparent)]
     Up(#[from] up::UpError),
     #[error(transparent)]
     Down(#[from] down::DownError),
@@ -60,6 +66,8 @@ pub(crate) enum CommandError {
     Status(#[from] status::StatusError),
     #[error(transparent)]
     Verify(#[from] verify::VerifyError),
+    #[error(transparent)]
+    Bench(#[from] bench::BenchError),
     #[error(transparent)]
     Man(#[from] man::ManError),
     /// Of those that can do nothing else wrong.
@@ -78,11 +86,13 @@ impl Command {
             Self::Pause(arguments) => pause::run(arguments)?,
             Self::Resume(arguments) => resume::run(arguments)?,
             Self::Policy(arguments) => policy::run(arguments)?,
+            Self::Explain(arguments) => explain::run(arguments)?,
             Self::Up(arguments) => up::run(arguments)?,
             Self::Down(arguments) => down::run(arguments)?,
             Self::Status(arguments) => status::run(arguments)?,
             Self::Doctor(arguments) => doctor::run(arguments)?,
             Self::Verify(arguments) => verify::run(arguments)?,
+            Self::Bench(arguments) => bench::run(arguments)?,
             Self::Completions(arguments) => completions::run(arguments, definition())?,
             Self::Man(arguments) => man::run(arguments, definition())?,
         })
@@ -98,10 +108,12 @@ impl CommandError {
             Self::Set(error) => error.exit_code(),
             Self::Pause(error) => error.exit_code(),
             Self::Policy(error) => error.exit_code(),
+            Self::Explain(error) => error.exit_code(),
             Self::Up(error) => error.exit_code(),
             Self::Down(error) => error.exit_code(),
             Self::Status(error) => error.exit_code(),
             Self::Verify(error) => error.exit_code(),
+            Self::Bench(error) => error.exit_code(),
             Self::Man(error) => error.exit_code(),
             Self::Output(error) => error.exit_code(),
         }

@@ -5,6 +5,7 @@
 //! detshare run -- python3 train.py                               take what is left of it
 //! detshare top                                                   watch them
 //! detshare verify --runs 3 -- python3 train.py --steps 20        does it compute the same bits wherever it runs?
+//! detshare bench small                                           what does sharing cost, and what does it give?
 //! ```
 //!
 //! `run` becomes the program (`exec.rs`) once it is clear that the shim will be in it (`executable.rs`) and that a daemon

@@ -99,7 +99,7 @@ impl Signals {
     }
 
     /// The next one, or none when the time is over.
-    fn next(&self, until: Option<Instant>) -> Option<i32> {
+    pub(crate) fn next(&self, until: Option<Instant>) -> Option<i32> {
         match until {
             Some(until) => self.0.recv_timeout(until.saturating_duration_since(Instant::now())).ok(),
             None => self.0.recv().ok(),
@@ -150,7 +150,8 @@ fn send(child: &Child, signal: Signal) {
     let _ = kill_process_group(Pid::from_child(child), signal);
 }
 
-fn not_started(command: &Command, source: std::io::Error) -> RunError {
+/// Why a command was not started, by what the system says.
+pub(crate) fn not_started(command: &Command, source: std::io::Error) -> RunError {
     let program = command.get_program().to_string_lossy().into_owned();
     match source.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => RunError::NotFound { program },

@@ -10,6 +10,7 @@ pub use quantity::{Bytes, Ladder, LongestHold, Nanoseconds, PolicyName, Share, W
 use detshare_api::Class;
 use detshare_board::Entry;
 use detshare_board::join::is_name;
+use detshare_policy::Dial;
 use rustix::fs::OFlags;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -38,6 +39,8 @@ pub struct Config {
     pub longest_hold: LongestHold,
     /// What a best-effort tenant gets in any case.
     pub least_share: Share,
+    /// How much best-effort tenants may disturb: from 0, never, to 1, use everything.
+    pub aggressiveness: Share,
     /// What tenants of a name get unless they say otherwise themselves.
     pub tenants: BTreeMap<String, TenantSettings>,
     /// What is logged: a level, or levels by module.
@@ -50,12 +53,13 @@ impl Default for Config {
     fn default() -> Self {
         let usual = Entry::new(detshare_board::Class::BestEffort);
         Self {
-            policy: PolicyName("fair".to_string()),
+            policy: PolicyName("slo-aware".to_string()),
             isolation: IsolationSetting::Auto,
             default_class: Class::BestEffort,
             ladder: Ladder(vec![16, 32, 48, 64, 96]),
             longest_hold: LongestHold(usual.limits.longest_hold_ns),
             least_share: Share(usual.limits.least_share),
+            aggressiveness: Share(u32::from(Dial::USUAL.thousandths())),
             tenants: BTreeMap::new(),
             log: LogFilter("info".to_string()),
             profiles: ProfilesSettings::default(),

@@ -10,7 +10,7 @@ use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post, put};
-use detshare_api::{ErrorBody, PolicyChange, Status, Tenant, TenantPatch};
+use detshare_api::{ErrorBody, Explanation, PolicyChange, Status, Tenant, TenantPatch};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -57,7 +57,9 @@ impl From<Refused> for No {
     fn from(refused: Refused) -> Self {
         let status = match &refused {
             Refused::NoTenant(_) => StatusCode::NOT_FOUND,
-            Refused::Value { .. } | Refused::NoPolicy(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Refused::Value { .. } | Refused::NoPolicy(_) | Refused::Aggressiveness(_) => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
             Refused::PolicyNeedsMps(_) | Refused::Config(_) => StatusCode::CONFLICT,
         };
         Self::new(status, refused.to_string(), refused.hint())
@@ -87,6 +89,7 @@ fn router(service: Arc<Service>) -> Router {
         .route("/v1/status", get(status))
         .route("/v1/tenants", get(tenants))
         .route("/v1/tenants/{who}", get(tenant).patch(change))
+        .route("/v1/tenants/{who}/decisions", get(explain))
         .route("/v1/policy", put(set_policy))
         .route("/v1/reload", post(reload))
         .route("/v1/shutdown", post(shutdown))
@@ -115,14 +118,27 @@ async fn tenant(State(service): Shared, who: Who) -> Result<Json<Tenant>, No> {
     Ok(Json(service.tenant(&who?)?))
 }
 
+async fn explain(State(service): Shared, who: Who) -> Result<Json<Explanation>, No> {
+    Ok(Json(service.explain(&who?)?))
+}
+
 async fn change(State(service): Shared, who: Who, body: Body) -> Result<Json<Tenant>, No> {
     let patch: TenantPatch = read(body)?;
     Ok(Json(service.change(&who?, &patch)?))
 }
 
 async fn set_policy(State(service): Shared, body: Body) -> Result<Json<Status>, No> {
-    let PolicyChange { policy } = read(body)?;
-    service.set_policy(&policy)?;
+    let PolicyChange { policy, aggressiveness } = read(body)?;
+    if policy.is_none() && aggressiveness.is_none() {
+        let hint = "say `policy` or `aggressiveness`".to_string();
+        return Err(No::new(StatusCode::BAD_REQUEST, "there is nothing to change".to_string(), hint));
+    }
+    if let Some(policy) = policy {
+        service.set_policy(&policy)?;
+    }
+    if let Some(part) = aggressiveness {
+        service.set_aggressiveness(part)?;
+    }
     Ok(Json(service.status()))
 }
 

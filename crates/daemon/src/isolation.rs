@@ -7,8 +7,14 @@ use std::path::{Path, PathBuf};
 
 /// There whenever NVIDIA's kernel driver is.
 const DEVICE: &str = "/dev/nvidiactl";
-/// The only policy that makes sense where nothing is shared.
-pub(crate) const ONE_AT_A_TIME: &str = "exclusive";
+/// What is in force instead of a policy that shares, where nothing can be shared.
+const ONE_AT_A_TIME: &str = "exclusive";
+
+/// Whether a policy can be in force there.
+pub(crate) fn allows(isolation: Isolation, policy: &str) -> bool {
+    let shares = detshare_policy::POLICIES.iter().any(|known| known.name == policy && known.shares);
+    isolation != Isolation::Process || !shares
+}
 
 /// MPS is wanted and is not there.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +52,7 @@ fn decide(setting: IsolationSetting, has_device: bool, control: Option<PathBuf>)
 /// The policy in force, and why it is not simply the configured one.
 pub(crate) fn policy(configured: &str, by_hand: Option<&str>, isolation: Isolation) -> (String, Option<String>) {
     let wanted = by_hand.unwrap_or(configured);
-    if isolation == Isolation::Process && wanted != ONE_AT_A_TIME {
+    if !allows(isolation, wanted) {
         let reason = format!("without MPS one tenant runs at a time, so {wanted} is not possible");
         return (ONE_AT_A_TIME.to_string(), Some(reason));
     }
@@ -80,6 +86,7 @@ mod tests {
         let (name, reason) = policy("fair", None, Isolation::Process);
         assert!(name == "exclusive" && reason.is_some_and(|reason| reason.contains("MPS")));
         assert_eq!(policy("exclusive", None, Isolation::Process), ("exclusive".to_string(), None));
+        assert_eq!(policy("slo-aware", None, Isolation::Process), ("slo-aware".to_string(), None));
         let (name, reason) = policy("fair", Some("exclusive"), Isolation::None);
         assert!(name == "exclusive" && reason.is_some_and(|reason| reason.contains("fair")));
     }

@@ -8,6 +8,8 @@
 
 mod disk;
 
+use detshare_board::KernelNote;
+use detshare_board::join::Hello;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,6 +31,14 @@ pub struct Gpu {
     pub model: String,
     /// The driver's version, as it numbers itself.
     pub driver_version: u32,
+}
+
+impl Gpu {
+    /// The one that a tenant uses.
+    #[must_use]
+    pub fn of(hello: &Hello) -> Self {
+        Self { model: hello.gpu.clone(), driver_version: hello.driver_version }
+    }
 }
 
 /// A file's content.
@@ -150,10 +160,32 @@ fn merge_widths<V: Copy>(known: &mut BTreeMap<u32, V>, seen: &BTreeMap<u32, V>, 
 }
 
 impl Durations {
+    /// A tenant goes on from what was known, so what it has seen last is what is known now.
     fn merge(&mut self, seen: Self) {
-        self.mean_ns = weighted((self.mean_ns, self.count), (seen.mean_ns, seen.count));
-        self.least_ns = self.least_ns.min(seen.least_ns);
-        self.count = counted(self.count, seen.count);
+        *self = Self { least_ns: self.least_ns.min(seen.least_ns), ..seen };
+    }
+}
+
+impl KernelProfile {
+    /// As a tenant has it on the board, with the name that it has here.
+    #[must_use]
+    pub fn of(kernel: &KernelNote) -> (String, Self) {
+        let durations = |(width, ns, measured): &(u32, u64, u32)| {
+            (*width, Durations { count: u64::from(*measured), mean_ns: *ns, least_ns: *ns })
+        };
+        let widths = kernel.widths.iter().map(durations).collect();
+        (format!("{:016x} {}", kernel.identity, kernel.name), Self { widths })
+    }
+
+    /// As the board has it; nothing if it was kept under a name that is none.
+    #[must_use]
+    pub fn to_note(&self, key: &str) -> Option<KernelNote> {
+        let (identity, name) = key.split_once(' ')?;
+        let identity = u64::from_str_radix(identity, 16).ok().filter(|identity| *identity != 0)?;
+        let width = |(width, durations): (&u32, &Durations)| {
+            (*width, durations.mean_ns, u32::try_from(durations.count).unwrap_or(u32::MAX))
+        };
+        Some(KernelNote { identity, name: name.to_string(), widths: self.widths.iter().map(width).collect() })
     }
 }
 

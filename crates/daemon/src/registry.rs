@@ -6,11 +6,13 @@
 use crate::config::Config;
 use crate::entry::{self, from_board};
 use crate::history::History;
+use crate::learning::Seen;
 use crate::name;
-use crate::profiles::{Gpu, TenantProfile};
-use detshare_api::{Isolation, Objective, Tenant, TenantPatch};
+use crate::profiles::Gpu;
+use detshare_api::{DecisionMade, Isolation, Objective, Tenant, TenantPatch};
 use detshare_board::join::{Arrived, Hello, JoinError, Refusal, Welcome};
-use detshare_board::{Claim, Daemon, Entry, Owner, SocketError, TenantState, TenantView, clock};
+use detshare_board::{Claim, Daemon, Entry, Noted, Owner, SocketError, TenantState, TenantView, clock};
+use detshare_policy::Reason;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
@@ -111,6 +113,10 @@ impl Registry {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Present> {
         self.present.values()
+    }
+
+    pub(crate) fn get(&self, stay: Stay) -> Option<&Present> {
+        self.present.get(&stay)
     }
 
     pub(crate) fn get_mut(&mut self, stay: Stay) -> Option<&mut Present> {
@@ -224,7 +230,7 @@ impl Registry {
     }
 
     /// Takes what was learnt of everybody's steps.
-    pub(crate) fn learn(&mut self) -> Vec<(Gpu, String, TenantProfile)> {
+    pub(crate) fn learn(&mut self) -> Vec<Seen> {
         self.present.values_mut().map(Present::learn).collect()
     }
 }
@@ -232,6 +238,10 @@ impl Registry {
 impl Present {
     pub(crate) fn pid(&self) -> u32 {
         self.claim.owner().pid()
+    }
+
+    pub(crate) fn slot(&self) -> usize {
+        self.claim.slot()
     }
 
     /// Whether it is on a GPU that MPS has anything to do with.
@@ -273,9 +283,31 @@ impl Present {
         self.history.look(now, &state, &self.view);
     }
 
-    pub(crate) fn learn(&mut self) -> (Gpu, String, TenantProfile) {
-        let gpu = Gpu { model: self.hello.gpu.clone(), driver_version: self.hello.driver_version };
-        (gpu, self.wanted_name.clone(), self.history.learn(&self.view))
+    pub(crate) fn learn(&mut self) -> Seen {
+        Seen {
+            gpu: Gpu::of(&self.hello),
+            name: self.wanted_name.clone(),
+            tenant: self.history.learn(&self.view),
+            kernels: self.view.kernels(),
+        }
+    }
+
+    /// Why its launches went as they did; `name_of` knows the tenants by slot.
+    pub(crate) fn explain(&self, name_of: impl Fn(usize) -> Option<String>) -> Vec<DecisionMade> {
+        let (now, widths) = (clock::now(), self.view.widths());
+        let about = |number: u8| Reason::from_number(number).map_or("unknown", Reason::about).to_string();
+        let describe = |noted: Noted| DecisionMade {
+            ago_ns: now.saturating_sub(noted.at_ns),
+            kernel: self.view.kernel(noted.kernel).map(|kernel| kernel.name),
+            lane_width: widths.get(usize::from(noted.lane)).copied().unwrap_or(0),
+            reason: about(noted.reason),
+            held_ns: noted.held_ns,
+            held_for: (noted.held_for != 0).then(|| about(noted.held_for)),
+            because_of: name_of(usize::from(noted.because_of)),
+            predicted_ns: (noted.predicted_ns != 0).then_some(noted.predicted_ns),
+            measured_ns: (noted.measured_ns != 0).then_some(noted.measured_ns),
+        };
+        self.view.decisions().into_iter().map(describe).collect()
     }
 
     /// As the interface has it.
@@ -313,6 +345,7 @@ impl Present {
             mps_client: self.mps_client,
             joined: humantime::format_rfc3339_millis(self.joined).to_string(),
             command: self.command.clone(),
+            quarantined: self.view.is_quarantined(),
             doubts: self.doubts || state.doubts.any(),
         }
     }

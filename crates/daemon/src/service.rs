@@ -3,16 +3,19 @@
 //! One lock is over all that changes. It is held for microseconds and never over an `await`; connections, the HTTP
 //! interface and the beat come here and go.
 
-use crate::config::{Config, ConfigError, ConfigFile, known_policies};
-use crate::isolation::{self, ONE_AT_A_TIME};
-use crate::learning::Learnt;
+use crate::config::{Config, ConfigError, ConfigFile, Share, known_policies};
+use crate::isolation;
+use crate::learning::{self, Learnt};
 use crate::log::LogControl;
 use crate::metrics::Counters;
 use crate::mps::Mps;
-use crate::profiles::Store;
+use crate::profiles::{Gpu, Store};
 use crate::registry::{Applicant, JoinRefused, Joined, Registry, Stay};
-use detshare_api::{ConfigStatus, Isolation, MpsState, ProfilesStatus, RuntimeFolder, Status, Tenant, TenantPatch};
+use detshare_api::{
+    ConfigStatus, Explanation, Isolation, MpsState, ProfilesStatus, RuntimeFolder, Status, Tenant, TenantPatch,
+};
 use detshare_board::{Daemon, MOST_WEIGHT, SLOTS, clock};
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,6 +47,8 @@ pub(crate) enum Refused {
     NoTenant(String),
     #[error("{what} cannot be {value}")]
     Value { what: &'static str, value: u64 },
+    #[error("aggressiveness is a part of the whole, from 0 to 1, not {0}")]
+    Aggressiveness(f64),
     #[error("there is no policy {0:?}")]
     NoPolicy(String),
     #[error("the policy {0} needs MPS, and tenants are kept apart without it")]
@@ -58,9 +63,11 @@ impl Refused {
             Self::NoTenant(_) => "see `detshare ps` for those that are here, by name and pid".to_string(),
             Self::Value { what: "weight", .. } => format!("it is from 1 to {MOST_WEIGHT}"),
             Self::Value { .. } => "it is above 0; null takes it away".to_string(),
+            Self::Aggressiveness(_) => "0.25 is usual; see `detshare policy --help`".to_string(),
             Self::NoPolicy(_) => format!("there are: {}", known_policies()),
             Self::PolicyNeedsMps(_) => {
-                format!("use {ONE_AT_A_TIME}, or install MPS, set isolation to \"auto\" and restart the daemon")
+                "use slo-aware or exclusive, or install MPS, set isolation to \"auto\" and restart the daemon"
+                    .to_string()
             }
             Self::Config(_) => "the settings from before are still in force; correct the file".to_string(),
         }
@@ -98,7 +105,10 @@ struct State {
     config: Config,
     config_file: ConfigFile,
     config_error: Option<String>,
+    /// GPUs whose kernels are on the board.
+    recalled: BTreeSet<Gpu>,
     policy_by_hand: Option<String>,
+    aggressiveness_by_hand: Option<Share>,
     registry: Registry,
     learnt: Learnt,
     last_use: Instant,
@@ -112,7 +122,9 @@ impl Service {
             config,
             config_file,
             config_error: None,
+            recalled: BTreeSet::new(),
             policy_by_hand: None,
+            aggressiveness_by_hand: None,
             registry: Registry::default(),
             learnt: Learnt::default(),
             last_use: Instant::now(),
@@ -171,6 +183,7 @@ impl Service {
 
     pub(crate) fn join(&self, applicant: Applicant) -> Result<Joined, JoinRefused> {
         let mut state = self.state();
+        self.recall(&mut state, Gpu::of(&applicant.hello));
         let (pid, gpu) = (applicant.owner.pid(), applicant.hello.gpu.clone());
         let earlier = state.registry.of_process(&applicant.owner);
         let patch = earlier.and_then(|stay| self.remove(&mut state, stay, Leaving::Again)).unwrap_or_default();
@@ -186,6 +199,14 @@ impl Service {
         });
         self.count(&mut state);
         joined
+    }
+
+    /// Puts what is known of a GPU's kernels on the board, once: tenants go on from there.
+    fn recall(&self, state: &mut State, gpu: Gpu) {
+        if let (Some(store), false) = (&self.store, state.recalled.contains(&gpu)) {
+            self.board.publish_kernels(&learning::recall(store, &gpu));
+            state.recalled.insert(gpu);
+        }
     }
 
     pub(crate) fn leave(&self, stay: Stay, why: Leaving) {
@@ -209,8 +230,7 @@ impl Service {
     /// Forgets a tenant; returns what had been changed of it.
     fn remove(&self, state: &mut State, stay: Stay, why: Leaving) -> Option<TenantPatch> {
         let mut present = state.registry.remove(&self.board, stay)?;
-        let (gpu, name, learnt) = present.learn();
-        state.learnt.add(gpu, name, learnt);
+        state.learnt.add(present.learn());
         let (name, pid) = (present.name.as_str(), present.pid());
         match why {
             Leaving::Ended => {
@@ -273,6 +293,7 @@ impl Service {
             uptime_s: self.uptime().as_secs(),
             policy,
             policy_reason,
+            aggressiveness: aggressiveness(&state).part(),
             isolation: self.isolation,
             folder: self.folder.path().to_path_buf(),
             config: ConfigStatus { file: state.config_file.path().map(Into::into), error: state.config_error.clone() },
@@ -296,6 +317,22 @@ impl Service {
         self.change(name_or_pid, &TenantPatch::default())
     }
 
+    pub(crate) fn explain(&self, name_or_pid: &str) -> Result<Explanation, Refused> {
+        let state = self.state();
+        let found = state.registry.find(name_or_pid).and_then(|stay| state.registry.get(stay));
+        let present = found.ok_or_else(|| Refused::NoTenant(name_or_pid.to_string()))?;
+        let name_of = |slot: usize| {
+            let other = state.registry.iter().find(|other| other.slot() == slot);
+            other.map(|other| other.name.clone())
+        };
+        Ok(Explanation {
+            tenant: present.describe(),
+            policy: self.policy(&state).0,
+            aggressiveness: aggressiveness(&state).part(),
+            decisions: present.explain(name_of),
+        })
+    }
+
     pub(crate) fn change(&self, name_or_pid: &str, patch: &TenantPatch) -> Result<Tenant, Refused> {
         check(patch)?;
         let mut state = self.state();
@@ -313,13 +350,22 @@ impl Service {
         if detshare_policy::number(name).is_none() {
             return Err(Refused::NoPolicy(name.to_string()));
         }
-        if self.isolation == Isolation::Process && name != ONE_AT_A_TIME {
+        if !isolation::allows(self.isolation, name) {
             return Err(Refused::PolicyNeedsMps(name.to_string()));
         }
         let mut state = self.state();
         state.policy_by_hand = Some(name.to_string());
         self.apply(&mut state);
         tracing::info!(policy = name, "the policy was set by hand");
+        Ok(())
+    }
+
+    pub(crate) fn set_aggressiveness(&self, part: f64) -> Result<(), Refused> {
+        let share = Share::of(part).ok_or(Refused::Aggressiveness(part))?;
+        let mut state = self.state();
+        state.aggressiveness_by_hand = Some(share);
+        self.apply(&mut state);
+        tracing::info!(aggressiveness = part, "the aggressiveness was set by hand");
         Ok(())
     }
 
@@ -367,6 +413,7 @@ impl Service {
         if let Some(number) = detshare_policy::number(&policy) {
             self.board.set_policy(number);
         }
+        self.board.set_aggressiveness(aggressiveness(state).thousandths());
         state.registry.configure(&self.board, &state.config, self.isolation);
         self.log.set(&state.config.log);
     }
@@ -404,9 +451,7 @@ impl Service {
         let learnt = {
             let mut state = self.state();
             let State { registry, learnt, .. } = &mut *state;
-            for (gpu, name, tenant) in registry.learn() {
-                learnt.add(gpu, name, tenant);
-            }
+            registry.learn().into_iter().for_each(|seen| learnt.add(seen));
             learnt.take()
         };
         if let Some(store) = &self.store {
@@ -426,4 +471,8 @@ fn check(patch: &TenantPatch) -> Result<(), Refused> {
         Some((what, _)) => Err(Refused::Value { what, value: 0 }),
         None => Ok(()),
     }
+}
+
+fn aggressiveness(state: &State) -> Share {
+    state.aggressiveness_by_hand.unwrap_or(state.config.aggressiveness)
 }

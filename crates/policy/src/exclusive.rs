@@ -4,11 +4,11 @@
 //! they had launched; they see that it waits and launch nothing more. SMs are not partitioned, so it also works where
 //! tenants are time-sliced.
 
-use crate::{Class, Decision, Lane, Member, Until, View, turn};
+use crate::{Class, Lane, Launch, Member, Reason, Until, Verdict, View, turn};
 
-pub(crate) fn decide(view: &View<'_>) -> Decision {
+pub(crate) fn decide(_: &Launch, view: &View<'_>) -> Verdict {
     if !view.others.iter().any(Member::wants) {
-        return Decision::Run(Lane::Full);
+        return Verdict::run(Lane::Full, Reason::Free);
     }
     let someone_is_urgent = view.wanting().any(|member| member.class == Class::Latency);
     let first = if someone_is_urgent { Class::Latency } else { Class::BestEffort };
@@ -17,10 +17,11 @@ pub(crate) fn decide(view: &View<'_>) -> Decision {
     let turn = turn::now(view, among.clone());
     if view.me.class != first || turn.slot != view.me.slot {
         // Until the turn is over, or whoever has it has nothing left to do.
-        return Decision::Hold(Until::new(turn.ends_ns, among.filter(|member| member.slot != view.me.slot)));
+        let until = Until::new(turn.ends_ns, among.filter(|member| member.slot != view.me.slot));
+        return Verdict::hold(until, Reason::NotItsTurn, Some(turn.slot));
     }
-    if others.clone().any(|other| other.busy) {
-        return Decision::Hold(Until::new(turn.ends_ns, others));
+    if let Some(busy) = others.clone().find(|other| other.busy) {
+        return Verdict::hold(Until::new(turn.ends_ns, others), Reason::Busy, Some(busy.slot));
     }
-    Decision::Run(Lane::Full)
+    Verdict::run(Lane::Full, Reason::Turn)
 }

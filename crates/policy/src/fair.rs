@@ -4,11 +4,11 @@
 //! order of their slots, and the split is the one whose sides are nearest to the sides' weights. Tenants on the same side
 //! take turns. Where SMs cannot be partitioned, all take turns.
 
-use crate::{Decision, Lane, Member, Until, View, turn};
+use crate::{Lane, Launch, Member, Reason, Until, Verdict, View, turn};
 
-pub(crate) fn decide(view: &View<'_>) -> Decision {
+pub(crate) fn decide(_: &Launch, view: &View<'_>) -> Verdict {
     if !view.others.iter().any(Member::wants) {
-        return Decision::Run(Lane::Full);
+        return Verdict::run(Lane::Full, Reason::Free);
     }
     let Some(split) = best_split(view) else { return in_turn(view, Lane::Full, view.wanting()) };
     let in_front = is_in_front(view, view.me.slot);
@@ -21,12 +21,13 @@ fn is_in_front(view: &View<'_>, slot: u8) -> bool {
     view.wanting().filter(|member| member.slot < slot).count().is_multiple_of(2)
 }
 
-fn in_turn<'a>(view: &View<'_>, lane: Lane, side: impl Iterator<Item = &'a Member> + Clone) -> Decision {
+fn in_turn<'a>(view: &View<'_>, lane: Lane, side: impl Iterator<Item = &'a Member> + Clone) -> Verdict {
     let turn = turn::now(view, side.clone());
     if turn.slot == view.me.slot {
-        return Decision::Run(lane);
+        return Verdict::run(lane, Reason::Turn);
     }
-    Decision::Hold(Until::new(turn.ends_ns, side.filter(|member| member.slot != view.me.slot)))
+    let until = Until::new(turn.ends_ns, side.filter(|member| member.slot != view.me.slot));
+    Verdict::hold(until, Reason::NotItsTurn, Some(turn.slot))
 }
 
 /// The split whose front is nearest to the front's share of the weights.

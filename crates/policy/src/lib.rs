@@ -12,17 +12,21 @@
 //! A policy is one file with a function and one row in [`POLICIES`].
 //!
 //! ```
-//! use detshare_policy::{Class, Decision, Lane, Member, View, decide, number};
+//! use detshare_policy::{Class, Decision, Dial, Lane, Launch, Member, Rhythm, View, decide, number};
 //!
-//! let me = Member { slot: 0, class: Class::BestEffort, weight: 100, busy: true, waiting: false };
-//! let other = Member { slot: 1, ..me };
-//! let view = View { now_ns: 0, me, others: &[other], ladder: &[16, 64], width: 132 };
-//! let fair = number("fair").unwrap();
-//! assert_eq!(decide(fair, &view), Decision::Run(Lane::Front { split: 1 }));
+//! let me = Member { slot: 0, class: Class::BestEffort, weight: 100, busy: true, waiting: false, rhythm: Rhythm::UNKNOWN };
+//! let server = Member { slot: 1, class: Class::Latency, ..me };
+//! let view = View { now_ns: 0, me, others: &[server], ladder: &[16, 64], width: 132, ..View::alone(me) };
+//! let launch = Launch { lasts_ns: Some(300_000), ..Launch::UNKNOWN };
+//! let slo_aware = number("slo-aware").unwrap();
+//! assert!(matches!(decide(slo_aware, &launch, &view).decision, Decision::Hold(_)));
 //! ```
 
 mod exclusive;
 mod fair;
+pub mod rhythm;
+mod slo_aware;
+mod throughput;
 mod turn;
 
 /// How urgent a tenant's work is.
@@ -32,6 +36,24 @@ pub enum Class {
     BestEffort,
     /// Answers users and has a deadline.
     Latency,
+}
+
+/// What is known of when a tenant has work, and for how long; all times by the clock that tenants share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rhythm {
+    /// When the next step begins, where steps come regularly.
+    pub due_ns: Option<u64>,
+    /// How far from that it begins mostly, sooner or later.
+    pub spread_ns: u64,
+    /// How long it has nothing to do between two steps on average; 0 is unknown.
+    pub gap_ns: u64,
+    /// How long a step lasts on all SMs; 0 is unknown.
+    pub lasts_ns: u64,
+}
+
+impl Rhythm {
+    /// Nothing is known.
+    pub const UNKNOWN: Self = Self { due_ns: None, spread_ns: 0, gap_ns: 0, lasts_ns: 0 };
 }
 
 /// A tenant, as far as it matters for a decision.
@@ -47,12 +69,80 @@ pub struct Member {
     pub busy: bool,
     /// One of its launches is being held.
     pub waiting: bool,
+    /// When it will have work.
+    pub rhythm: Rhythm,
 }
 
 impl Member {
     /// Whether it wants the GPU now.
     const fn wants(&self) -> bool {
         self.busy || self.waiting
+    }
+}
+
+/// What a kernel needs most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// SMs: on half of them it takes twice as long.
+    Compute,
+    /// Memory bandwidth: fewer SMs do as well.
+    Memory,
+}
+
+/// What is to be launched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Launch {
+    /// How long it will take on all SMs; nothing where nobody knows.
+    pub lasts_ns: Option<u64>,
+    /// What it needs most; nothing where nobody knows.
+    pub bound: Option<Bound>,
+}
+
+impl Launch {
+    /// Never seen before.
+    pub const UNKNOWN: Self = Self { lasts_ns: None, bound: None };
+    /// What a kernel is taken to last of which nothing is known: longer than most.
+    pub const USUAL_NS: u64 = 100_000;
+    /// A prediction beyond this is not believed.
+    const LONGEST_NS: u64 = 10_000_000_000;
+
+    /// How long it will take on all SMs, as far as anybody can say.
+    #[must_use]
+    pub fn expected_ns(&self) -> u64 {
+        self.lasts_ns.filter(|ns| *ns <= Self::LONGEST_NS).unwrap_or(Self::USUAL_NS)
+    }
+}
+
+/// How much best-effort tenants may disturb, in thousandths: from 0, never, to 1000, use everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Dial(u16);
+
+impl Dial {
+    /// Use everything.
+    pub const MOST: u16 = 1_000;
+    /// Nobody notices much, and little is left unused.
+    pub const USUAL: Self = Self(250);
+
+    /// Of so many thousandths; more is the most.
+    #[must_use]
+    pub const fn new(thousandths: u16) -> Self {
+        Self(if thousandths > Self::MOST { Self::MOST } else { thousandths })
+    }
+
+    /// In thousandths.
+    #[must_use]
+    pub const fn thousandths(self) -> u16 {
+        self.0
+    }
+
+    /// The value at this dial of a line through points `(thousandths, value)`, which rise.
+    fn along(self, points: &[(u16, i64)]) -> i64 {
+        let after = points.iter().position(|(at, _)| *at > self.0).unwrap_or(points.len());
+        match (after.checked_sub(1).and_then(|before| points.get(before)), points.get(after)) {
+            (Some((x0, y0)), Some((x1, y1))) => y0 + (y1 - y0) * i64::from(self.0 - x0) / i64::from(x1 - x0),
+            (Some((_, value)), None) | (None, Some((_, value))) => *value,
+            (None, None) => 0,
+        }
     }
 }
 
@@ -69,9 +159,36 @@ pub struct View<'a> {
     pub ladder: &'a [u32],
     /// How many SMs the GPU has.
     pub width: u32,
+    /// How long the GPU still has to do with what this stream has launched, as far as anybody can say.
+    pub in_flight_ns: u64,
+    /// The part of the last time in which this tenant was not held, in thousandths.
+    pub share: u32,
+    /// What it gets in any case, in thousandths.
+    pub least_share: u32,
+    /// Its kernels keep running far longer than they should.
+    pub quarantined: bool,
+    /// How much it may disturb.
+    pub dial: Dial,
 }
 
 impl View<'_> {
+    /// As one sees it that has the GPU for itself.
+    #[must_use]
+    pub const fn alone(me: Member) -> Self {
+        Self {
+            now_ns: 0,
+            me,
+            others: &[],
+            ladder: &[],
+            width: 0,
+            in_flight_ns: 0,
+            share: 1_000,
+            least_share: 0,
+            quarantined: false,
+            dial: Dial::USUAL,
+        }
+    }
+
     /// All that want the GPU, this one among them, whose launch is what is decided.
     fn wanting(&self) -> impl Iterator<Item = &Member> + Clone {
         self.others.iter().filter(|other| other.wants()).chain([&self.me])
@@ -119,6 +236,115 @@ impl Until {
         let steps = members.filter(|member| member.wants()).fold(0, |steps, member| steps | 1 << (member.slot % 64));
         Self { at_ns, steps }
     }
+
+    /// That time, whatever others do.
+    const fn time(at_ns: u64) -> Self {
+        Self { at_ns, steps: 0 }
+    }
+}
+
+/// Why a launch was decided as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Reason {
+    /// Nobody else wants the GPU, or all may have it.
+    Free = 1,
+    /// It is of a latency tenant, and those are not held.
+    Urgent,
+    /// It will be over before a step is due.
+    Fits,
+    /// It runs on SMs beside a step.
+    Beside,
+    /// The tenant would get less than its least share.
+    LeastShare,
+    /// The dial says to use everything.
+    Unbounded,
+    /// It has its turn, or its side of a split.
+    Turn,
+    /// It has to stay on few SMs, because its kernels ran far longer than they should.
+    Quarantined,
+    /// A latency tenant has a step under way.
+    Busy,
+    /// A step is due before it would be over.
+    Due,
+    /// Enough is in flight already.
+    InFlight,
+    /// It is another one's turn.
+    NotItsTurn,
+    /// Nobody knows the policy.
+    NoPolicy,
+}
+
+impl Reason {
+    /// All of them.
+    pub const ALL: [Self; 13] = [
+        Self::Free,
+        Self::Urgent,
+        Self::Fits,
+        Self::Beside,
+        Self::LeastShare,
+        Self::Unbounded,
+        Self::Turn,
+        Self::Quarantined,
+        Self::Busy,
+        Self::Due,
+        Self::InFlight,
+        Self::NotItsTurn,
+        Self::NoPolicy,
+    ];
+
+    /// Its number, from 1.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The one with this number.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.number() == number)
+    }
+
+    /// In a few words.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Free => "nobody else wants the GPU, or all may have it",
+            Self::Urgent => "of a latency tenant, which is not held",
+            Self::Fits => "over before the next step is due",
+            Self::Beside => "on SMs beside a step",
+            Self::LeastShare => "it would get less than its least share",
+            Self::Unbounded => "aggressiveness 1 uses everything",
+            Self::Turn => "its turn, or its side of a split",
+            Self::Quarantined => "quarantined: its kernels ran far longer than predicted",
+            Self::Busy => "a latency tenant has a step under way",
+            Self::Due => "a step is due before it would be over",
+            Self::InFlight => "enough is in flight already",
+            Self::NotItsTurn => "another one's turn",
+            Self::NoPolicy => "a policy that this version does not know",
+        }
+    }
+}
+
+/// What becomes of a launch, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verdict {
+    /// What becomes of it.
+    pub decision: Decision,
+    /// Why.
+    pub reason: Reason,
+    /// The slot of the tenant that it is because of.
+    pub because_of: Option<u8>,
+}
+
+impl Verdict {
+    const fn run(lane: Lane, reason: Reason) -> Self {
+        Self { decision: Decision::Run(lane), reason, because_of: None }
+    }
+
+    const fn hold(until: Until, reason: Reason, because_of: Option<u8>) -> Self {
+        Self { decision: Decision::Hold(until), reason, because_of }
+    }
 }
 
 /// One way to decide.
@@ -128,7 +354,11 @@ pub struct Policy {
     pub name: &'static str,
     /// What it does, in a line.
     pub about: &'static str,
-    decide: fn(&View<'_>) -> Decision,
+    /// Whether it wants to know how long a launch will take and what is in flight.
+    pub foresees: bool,
+    /// Whether it has several tenants run at once, which takes MPS.
+    pub shares: bool,
+    decide: fn(&Launch, &View<'_>) -> Verdict,
 }
 
 /// All policies. Their numbers travel between processes: new ones come last.
@@ -136,12 +366,30 @@ pub const POLICIES: &[Policy] = &[
     Policy {
         name: "exclusive",
         about: "one tenant at a time, latency tenants first; needs no SM partition",
+        foresees: false,
+        shares: false,
         decide: exclusive::decide,
     },
     Policy {
         name: "fair",
         about: "equal shares by weight, of the SMs and, among more than two, of the time",
+        foresees: false,
+        shares: true,
         decide: fair::decide,
+    },
+    Policy {
+        name: "slo-aware",
+        about: "latency tenants as if alone; the others take what is left, by prediction",
+        foresees: true,
+        shares: false,
+        decide: slo_aware::decide,
+    },
+    Policy {
+        name: "throughput",
+        about: "all at once on all SMs, whoever they are",
+        foresees: false,
+        shares: true,
+        decide: throughput::decide,
     },
 ];
 
@@ -160,9 +408,9 @@ pub fn policy(number: u32) -> Option<&'static Policy> {
 
 /// Decides a launch. A number that stands for no policy, which a newer daemon might publish, holds nobody.
 #[must_use]
-pub fn decide(number: u32, view: &View<'_>) -> Decision {
+pub fn decide(number: u32, launch: &Launch, view: &View<'_>) -> Verdict {
     match policy(number) {
-        Some(policy) => (policy.decide)(view),
-        None => Decision::Run(Lane::Full),
+        Some(policy) => (policy.decide)(launch, view),
+        None => Verdict::run(Lane::Full, Reason::NoPolicy),
     }
 }

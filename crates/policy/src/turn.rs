@@ -10,6 +10,9 @@ const CYCLE_NS: u64 = 16_000_000;
 /// The shortest turn: handing over takes some tens of microseconds.
 const SHORTEST_NS: u64 = 1_000_000;
 
+/// No weight counts for more.
+const MOST_WEIGHT: u32 = 10_000;
+
 /// A turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Turn {
@@ -21,7 +24,7 @@ pub(crate) struct Turn {
 
 /// Whose turn it is now among these, of whom the one that asks is one.
 pub(crate) fn now<'a>(view: &View<'_>, among: impl Iterator<Item = &'a Member> + Clone) -> Turn {
-    let weight = |member: &Member| u64::from(member.weight.max(1));
+    let weight = |member: &Member| u64::from(member.weight.clamp(1, MOST_WEIGHT));
     let (count, total) = among.clone().fold((0, 0), |(count, total), member| (count + 1, total + weight(member)));
     let cycle = CYCLE_NS.max(SHORTEST_NS * count);
     let (begun, into) = (view.now_ns - view.now_ns % cycle, view.now_ns % cycle);
@@ -31,11 +34,11 @@ pub(crate) fn now<'a>(view: &View<'_>, among: impl Iterator<Item = &'a Member> +
         // Far below 2⁶⁴: at most 64 tenants of weight 10,000 and a cycle of 64 ms.
         cycle * upto / total.max(1)
     };
-    let mine = Turn { slot: view.me.slot, ends_ns: begun + cycle };
+    let mine = Turn { slot: view.me.slot, ends_ns: begun.saturating_add(cycle) };
     among
         .clone()
         .map(|member| (ends_of(member), member.slot))
         .filter(|(ends, _)| *ends > into)
         .min()
-        .map_or(mine, |(ends, slot)| Turn { slot, ends_ns: begun + ends })
+        .map_or(mine, |(ends, slot)| Turn { slot, ends_ns: begun.saturating_add(ends) })
 }

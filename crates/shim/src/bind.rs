@@ -11,7 +11,7 @@ use crate::{gate, steps, watchdog};
 use core::cell::RefCell;
 use core::sync::atomic::Ordering;
 use detshare_cuda::DefaultStream;
-use detshare_cuda::types::{CUfunction, CUresult, CUstream, CUstreamCaptureStatus};
+use detshare_cuda::types::{CUfunction, CUgraphExec, CUresult, CUstream, CUstreamCaptureStatus};
 use std::sync::{Mutex, PoisonError};
 
 /// A stream that stays where it is until this is dropped.
@@ -107,34 +107,42 @@ pub(crate) fn launch(
 ) -> CUresult {
     let Some(logical) = find(stream, default) else { return call(stream) };
     let Some(coroutine) = logical.coroutine() else { return call(stream) };
-    let wanted = if capturing() { FULL } else { gate::pass(coroutine) };
+    let profile = kernel::profile(function, shape, coroutine);
+    let wanted = if capturing() { FULL } else { gate::pass(coroutine, logical, profile) };
     let mut state = logical.begin();
     if capturing() {
         state = logical.until_it_can_move(state);
         state.go_home(coroutine);
         return call(stream);
     }
-    let lane = if kernel::fits(function, shape, coroutine, wanted) { wanted } else { FULL };
+    let lane = if profile.fits(function, shape, coroutine, wanted) { wanted } else { FULL };
     logical.go(&mut state, coroutine, lane);
     state.note_launch(coroutine);
     steps::launched(logical, &mut state);
     let at = if state.is_home() { stream } else { state.handle() };
-    match kernel::to_be_timed(function, shape) {
-        None => call(at),
-        timed => watchdog::launch(coroutine, function, timed, state.lane(), state.handle(), || call(at)),
-    }
+    let lane = state.lane();
+    let code = if profile.is_to_be_timed(lane) {
+        watchdog::launch(coroutine, Some(function), profile, state.handle(), || (call(at), lane)).0
+    } else {
+        call(at)
+    };
+    gate::launched(coroutine, &mut state, profile, lane);
+    code
 }
 
 /// Puts a graph in where the stream is: its kernels run on the SMs that they are bound to. The body gets the lane
-/// that is chosen and where to launch. Where nothing can be chosen, the handle to launch into comes back.
+/// that is chosen and where to launch, and gives the lane that it was. Where nothing can be chosen, the handle to launch
+/// into comes back.
 pub(crate) fn launch_graph(
     stream: CUstream,
     default: DefaultStream,
-    body: impl FnOnce(&'static Logical, &'static Coroutine, usize, CUstream) -> CUresult,
+    executable: CUgraphExec,
+    body: impl FnOnce(&'static Logical, &'static Coroutine, usize, CUstream) -> (CUresult, usize),
 ) -> Result<CUresult, CUstream> {
     let logical = find(stream, default).ok_or(stream)?;
     let coroutine = logical.coroutine().ok_or(stream)?;
-    let mut lane = if capturing() { FULL } else { gate::pass(coroutine) };
+    let profile = kernel::graph_profile(executable);
+    let mut lane = if capturing() { FULL } else { gate::pass(coroutine, logical, profile) };
     let mut state = logical.begin();
     if capturing() {
         state = logical.until_it_can_move(state);
@@ -144,7 +152,17 @@ pub(crate) fn launch_graph(
         steps::launched(logical, &mut state);
     }
     let at = if state.is_home() { stream } else { state.handle() };
-    Ok(body(logical, coroutine, lane, at))
+    if capturing() {
+        return Ok(body(logical, coroutine, lane, at).0);
+    }
+    let call = || body(logical, coroutine, lane, at);
+    let (code, lane) = if profile.is_to_be_timed(lane) {
+        watchdog::launch(coroutine, None, profile, state.handle(), call)
+    } else {
+        call()
+    };
+    gate::launched(coroutine, &mut state, profile, lane);
+    Ok(code)
 }
 
 thread_local! {

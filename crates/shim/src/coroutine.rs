@@ -190,6 +190,9 @@ impl Coroutine {
     /// The lanes are made.
     pub(crate) fn lanes_are_made(&self) {
         self.find_named_lane();
+        if let Some(membership) = tenant::membership() {
+            membership.page.set_widths(&self.lanes.each_ref().map(Lane::width));
+        }
         *self.built.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.building.notify_all();
     }

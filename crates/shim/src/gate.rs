@@ -10,17 +10,19 @@
 
 use crate::coroutine::Coroutine;
 use crate::hot::HOT;
+use crate::kernel::Profile;
 use crate::lane::{FULL, LANES};
-use crate::settings;
-use crate::steps;
+use crate::stream::{Logical, State};
 use crate::tenant::{Membership, membership};
+use crate::{quarantine, record, settings, steps};
 use core::cell::RefCell;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use detshare_board::{
-    Class, Entry, Epoch, SLOTS, SPIN, SlotState, SplitLadder, Step, TenantView, Watch, clock, wait_spinning,
+    Class, Entry, Epoch, Noted, Outlook, SLOTS, SPIN, SlotState, SplitLadder, Step, TenantView, Watch, clock,
+    wait_spinning,
 };
-use detshare_policy::{Decision, Lane, Member, Until, View, decide};
+use detshare_policy::{Decision, Dial, Lane, Launch, Member, Reason, Rhythm, Until, View, decide, policy};
 
 /// How long a hold sleeps at most before it looks again: at its own work, whose end others may be waiting for, and whether
 /// there still is a daemon. Whoever sleeps so lightly is also woken faster than from a deep sleep.
@@ -38,30 +40,49 @@ struct Said {
     epoch: Option<Epoch>,
     roster: u32,
     policy: u32,
+    dial: Dial,
     slot: u8,
     entry: Entry,
     /// The others on this GPU that are not paused.
     others: Vec<(usize, Entry)>,
+    /// As the policy sees them; filled anew for each decision.
+    members: Vec<Member>,
+    /// Whether the policy wants to know what a launch will take: it does if somebody is to be kept from harm.
+    foresees: bool,
 }
 
 thread_local! {
     static SAID: RefCell<Said> = const { RefCell::new(Said::nothing()) };
 }
 
+/// A launch that is to be decided.
+#[derive(Clone, Copy)]
+struct Asked {
+    coroutine: &'static Coroutine,
+    logical: &'static Logical,
+    profile: &'static Profile,
+}
+
+/// Whether decisions are written down anywhere.
+fn is_noted() -> bool {
+    HOT.foresees.load(Ordering::Relaxed) || record::is_on()
+}
+
 /// What becomes of a launch, and the board's words that a held one waits for.
-enum Verdict {
-    Run(Lane),
-    Hold(Until),
+enum Answer {
+    Run(Lane, Reason),
+    Hold(Until, Reason, Option<u8>),
     Paused,
 }
 
 /// Lets a launch pass, after a hold or at once; returns the lane that it gets.
-pub(crate) fn pass(coroutine: &'static Coroutine) -> usize {
+pub(crate) fn pass(coroutine: &'static Coroutine, logical: &'static Logical, profile: &'static Profile) -> usize {
     if !HOT.scheduled.load(Ordering::Relaxed)
         && let Some(membership) = membership()
         && membership.is_connected()
     {
-        let lane = index(membership, coroutine, ask_and_hold(membership));
+        let asked = Asked { coroutine, logical, profile };
+        let lane = index(membership, coroutine, ask_and_hold(membership, &asked));
         publish(membership, coroutine, lane);
         return lane;
     }
@@ -74,53 +95,162 @@ pub(crate) fn lane(coroutine: &'static Coroutine) -> usize {
         return schedule.choose(coroutine);
     }
     let Some(membership) = membership().filter(|membership| membership.is_connected()) else { return FULL };
-    match ask(membership) {
-        Verdict::Run(lane) => index(membership, coroutine, lane),
-        Verdict::Hold(_) | Verdict::Paused => FULL,
+    match ask(membership, None) {
+        Answer::Run(lane, _) => index(membership, coroutine, lane),
+        Answer::Hold(..) | Answer::Paused => FULL,
     }
 }
 
-fn ask_and_hold(membership: &'static Membership) -> Lane {
-    match ask(membership) {
-        Verdict::Run(lane) => lane,
-        verdict => hold(membership, verdict),
+/// A launch was made in a stream whose lock is held: it is in flight now, where anybody wants to know.
+#[inline]
+pub(crate) fn launched(coroutine: &'static Coroutine, state: &mut State, profile: &Profile, lane: usize) {
+    if HOT.foresees.load(Ordering::Relaxed) {
+        let expected = Launch { lasts_ns: profile.expected_ns(lane, coroutine), bound: None }.expected_ns();
+        let at = state.handle();
+        state.flight.launched(coroutine, at, expected, clock::now());
+    }
+}
+
+fn ask_and_hold(membership: &'static Membership, asked: &Asked) -> Lane {
+    match ask(membership, Some(asked)) {
+        Answer::Run(lane, reason) => {
+            if is_noted() {
+                note(membership, asked, lane, reason, None);
+            }
+            lane
+        }
+        answer => hold(membership, asked, answer),
+    }
+}
+
+/// How long a launch was held, and why at first.
+struct Held {
+    ns: u64,
+    reason: Reason,
+    because_of: Option<u8>,
+}
+
+/// Writes a decision down for those who ask.
+fn note(membership: &Membership, asked: &Asked, lane: Lane, reason: Reason, held: Option<Held>) {
+    let lane = index(membership, asked.coroutine, lane);
+    let held = held.unwrap_or(Held { ns: 0, reason, because_of: None });
+    let noted = Noted {
+        at_ns: clock::now(),
+        kernel: asked.profile.identity(),
+        predicted_ns: asked.profile.expected_ns(lane, asked.coroutine).unwrap_or(0),
+        measured_ns: asked.profile.last_ns(),
+        held_ns: held.ns,
+        lane: u8::try_from(lane).unwrap_or(0),
+        reason: reason.number(),
+        held_for: if held.ns == 0 { 0 } else { held.reason.number() },
+        because_of: held.because_of.unwrap_or(u8::MAX),
+    };
+    membership.page.note_decision(&noted);
+    if record::is_on() {
+        record::launched(record::Launched {
+            at_ns: noted.at_ns,
+            profile: asked.profile,
+            stream: core::ptr::from_ref(asked.logical).addr(),
+            lane: noted.lane,
+            reason: noted.reason,
+            held_for: noted.held_for,
+            held_ns: noted.held_ns,
+            expected_ns: noted.predicted_ns,
+            in_flight_ns: asked.in_flight_ns(noted.at_ns),
+        });
     }
 }
 
 /// Waits until the launch may run, or has been held for long enough.
 #[cold]
-fn hold(membership: &'static Membership, mut verdict: Verdict) -> Lane {
+fn hold(membership: &'static Membership, asked: &Asked, mut answer: Answer) -> Lane {
     let mut begun = None;
     let mut held = None;
+    let mut why = None;
     let started = clock::now();
+    let mut counted = started;
     loop {
         let now = clock::now();
         let longest = longest_hold();
-        let (until, steps) = match verdict {
-            Verdict::Run(lane) => return lane,
-            Verdict::Paused => {
+        let (until, steps, awake) = match answer {
+            Answer::Run(lane, reason) => {
+                let ns = now.saturating_sub(started);
+                let why = why.map(|(reason, because_of)| Held { ns, reason, because_of });
+                note(membership, asked, lane, reason, why);
+                return lane;
+            }
+            Answer::Paused => {
                 // Whoever is paused wants nothing, and nobody makes way for it.
                 (begun, held) = (None, None);
-                (u64::MAX, 0)
+                (u64::MAX, 0, false)
             }
-            Verdict::Hold(Until { at_ns, steps }) => {
+            Answer::Hold(Until { at_ns, steps }, reason, because_of) => {
+                why.get_or_insert((reason, because_of));
                 let end = *begun.get_or_insert(now) + longest;
                 if now >= end {
                     return Lane::Full;
                 }
-                held.get_or_insert_with(|| membership.page.hold());
-                (at_ns.min(end), steps)
+                // Who waits for its own work is not kept from anything.
+                if reason != Reason::InFlight {
+                    held.get_or_insert_with(|| membership.page.hold());
+                }
+                (at_ns.min(end), steps, reason == Reason::InFlight)
             }
         };
         let epoch = membership.daemon.epoch();
         steps::look();
         let is_long = now.saturating_sub(started) > nanoseconds(LONG) && !steps::is_busy(membership);
         let slice = if is_long { DEEP_SLEEP } else { LIGHT_SLEEP };
-        sleep(membership, epoch, steps, now, (Duration::from_nanos(until.saturating_sub(now)), slice));
+        let bound = Duration::from_nanos(until.saturating_sub(now));
+        if awake {
+            _ = wait_spinning(&[membership.daemon.watch(epoch)], bound, bound);
+        } else {
+            sleep(membership, epoch, steps, now, (bound, slice));
+            let after = clock::now();
+            SHARE.held(after.saturating_sub(counted));
+            counted = after;
+        }
         if !membership.is_connected() {
             return Lane::Full;
         }
-        verdict = ask(membership);
+        answer = ask(membership, Some(asked));
+    }
+}
+
+/// The part of the last time in which this process was not held.
+struct Share {
+    since: AtomicU64,
+    held: AtomicU64,
+    /// Of the window before, in thousandths.
+    before: AtomicU32,
+}
+
+static SHARE: Share = Share { since: AtomicU64::new(0), held: AtomicU64::new(0), before: AtomicU32::new(1_000) };
+
+impl Share {
+    const WINDOW_NS: u64 = 100_000_000;
+
+    fn held(&self, ns: u64) {
+        self.held.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    /// In thousandths. Two threads at the end of a window may count a little twice.
+    fn thousandths(&self, now: u64) -> u32 {
+        let since = self.since.load(Ordering::Relaxed);
+        let (elapsed, held) = (now.saturating_sub(since), self.held.load(Ordering::Relaxed));
+        let share =
+            |held: u64, elapsed: u64| 1_000 - u32::try_from(held.min(elapsed) * 1_000 / elapsed.max(1)).unwrap_or(0);
+        let before = self.before.load(Ordering::Relaxed);
+        if elapsed < Self::WINDOW_NS {
+            // The window before counts for the part of this one that has not passed yet.
+            let passed = u32::try_from(elapsed * 1_000 / Self::WINDOW_NS).unwrap_or(0);
+            return (share(held, elapsed) * passed + before * (1_000 - passed)) / 1_000;
+        }
+        let share = share(held, elapsed);
+        self.before.store(share, Ordering::Relaxed);
+        self.held.store(0, Ordering::Relaxed);
+        self.since.store(now, Ordering::Relaxed);
+        share
     }
 }
 
@@ -160,18 +290,28 @@ fn longest_hold() -> u64 {
 }
 
 /// Asks the policy. A thread that is ending decides nothing any more and runs.
-fn ask(membership: &'static Membership) -> Verdict {
+fn ask(membership: &'static Membership, asked: Option<&Asked>) -> Answer {
     let answer = SAID.try_with(|said| {
         let mut said = said.try_borrow_mut().ok()?;
         said.read_again(membership);
-        Some(said.verdict(membership))
+        Some(said.answer(membership, asked))
     });
-    answer.ok().flatten().unwrap_or(Verdict::Run(Lane::Full))
+    answer.ok().flatten().unwrap_or(Answer::Run(Lane::Full, Reason::Free))
 }
 
 impl Said {
     const fn nothing() -> Self {
-        Self { epoch: None, roster: 0, policy: 0, slot: 0, entry: Entry::new(Class::BestEffort), others: Vec::new() }
+        Self {
+            epoch: None,
+            roster: 0,
+            policy: 0,
+            dial: Dial::USUAL,
+            slot: 0,
+            entry: Entry::new(Class::BestEffort),
+            others: Vec::new(),
+            members: Vec::new(),
+            foresees: false,
+        }
     }
 
     /// If anything has changed.
@@ -187,7 +327,9 @@ impl Said {
         let daemon = &membership.daemon;
         self.others.clear();
         self.others.reserve_exact(SLOTS);
+        self.members.reserve_exact(SLOTS);
         self.policy = daemon.policy();
+        self.dial = Dial::new(daemon.aggressiveness());
         let own = membership.slot();
         let mut torn = false;
         for slot in 0..SLOTS {
@@ -213,47 +355,80 @@ impl Said {
         // What was being written is read at the next launch.
         self.epoch = (!torn).then_some(epoch);
         self.roster = roster;
+        let someone_is_urgent = self.others.iter().any(|(_, entry)| entry.class == Class::Latency);
+        let foresees = policy(self.policy).is_some_and(|policy| policy.foresees);
+        self.foresees = foresees && self.entry.class == Class::BestEffort && someone_is_urgent;
+        HOT.foresees.store(self.foresees, Ordering::Relaxed);
     }
 
-    fn verdict(&self, membership: &'static Membership) -> Verdict {
+    fn answer(&mut self, membership: &'static Membership, asked: Option<&Asked>) -> Answer {
         if self.entry.paused {
-            return Verdict::Paused;
+            return Answer::Paused;
         }
         let wants = |view: &TenantView| view.step().is_busy() || view.is_holding();
-        if !self.others.iter().any(|(slot, _)| wants(&membership.others[*slot])) {
-            return Verdict::Run(Lane::Full);
+        if !self.foresees && !self.others.iter().any(|(slot, _)| wants(&membership.others[*slot])) {
+            return Answer::Run(Lane::Full, Reason::Free);
         }
-        self.weigh(membership)
+        self.weigh(membership, asked)
     }
 
     #[cold]
-    fn weigh(&self, membership: &'static Membership) -> Verdict {
-        let me = member(self.slot, &self.entry, membership.page.step(), false);
-        let mut others = [me; SLOTS];
-        for (place, (slot, entry)) in others.iter_mut().zip(&self.others) {
+    fn weigh(&mut self, membership: &'static Membership, asked: Option<&Asked>) -> Answer {
+        let now_ns = clock::now();
+        let me = member(self.slot, &self.entry, membership.page.step(), false, Rhythm::UNKNOWN);
+        self.members.clear();
+        for (slot, entry) in &self.others {
             let view = &membership.others[*slot];
-            *place = member(u8::try_from(*slot).unwrap_or(0), entry, view.step(), view.is_holding());
+            let rhythm = if self.foresees { rhythm(view.outlook(now_ns)) } else { Rhythm::UNKNOWN };
+            let slot = u8::try_from(*slot).unwrap_or(0);
+            self.members.push(member(slot, entry, view.step(), view.is_holding(), rhythm));
         }
+        let (launch, in_flight_ns) = match asked.filter(|_| self.foresees) {
+            Some(asked) => (asked.launch(), asked.in_flight_ns(now_ns)),
+            None => (Launch::UNKNOWN, 0),
+        };
         let view = View {
-            now_ns: clock::now(),
+            now_ns,
             me,
-            others: &others[..self.others.len()],
+            others: &self.members,
             ladder: self.entry.ladder.widths(),
             width: membership.width,
+            in_flight_ns,
+            share: SHARE.thousandths(now_ns),
+            least_share: self.entry.limits.least_share,
+            quarantined: quarantine::is_quarantined(),
+            dial: self.dial,
         };
-        match decide(self.policy, &view) {
-            Decision::Run(lane) => Verdict::Run(lane),
-            Decision::Hold(until) => Verdict::Hold(until),
+        let verdict = decide(self.policy, &launch, &view);
+        match verdict.decision {
+            Decision::Run(lane) => Answer::Run(lane, verdict.reason),
+            Decision::Hold(until) => Answer::Hold(until, verdict.reason, verdict.because_of),
         }
     }
 }
 
-fn member(slot: u8, entry: &Entry, step: Step, waiting: bool) -> Member {
+impl Asked {
+    fn launch(&self) -> Launch {
+        let lasts_ns = self.profile.expected_ns(FULL, self.coroutine);
+        Launch { lasts_ns, bound: self.profile.bound(self.coroutine) }
+    }
+
+    fn in_flight_ns(&self, now: u64) -> u64 {
+        self.logical.lock().flight.left_ns(now)
+    }
+}
+
+fn rhythm(outlook: Outlook) -> Rhythm {
+    let Outlook { due, spread_ns, gap_ns, lasts_ns } = outlook;
+    Rhythm { due_ns: due, spread_ns, gap_ns, lasts_ns }
+}
+
+fn member(slot: u8, entry: &Entry, step: Step, waiting: bool, rhythm: Rhythm) -> Member {
     let class = match entry.class {
         Class::Latency => detshare_policy::Class::Latency,
         Class::BestEffort => detshare_policy::Class::BestEffort,
     };
-    Member { slot, class, weight: entry.weight, busy: step.is_busy(), waiting }
+    Member { slot, class, weight: entry.weight, busy: step.is_busy(), waiting, rhythm }
 }
 
 /// The number of a lane here: splits are told by their width. One that is not there, or not ready yet, is `full`.

@@ -19,6 +19,7 @@ use crate::call::is_ok;
 use crate::coroutine::Coroutine;
 use crate::gate;
 use crate::handles::Handles;
+use crate::kernel;
 use crate::lane::{FULL, LANES};
 use crate::settings;
 use crate::stream::{Logical, Ring};
@@ -404,6 +405,7 @@ fn insert(
 
 /// The program's executable is about to go.
 pub(crate) fn abandon(executable: CUgraphExec) {
+    kernel::forget_graph(executable);
     if let Some(copies) = EXECUTABLES.remove(executable.0.addr()) {
         copies.destroy();
     }

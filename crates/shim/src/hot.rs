@@ -15,6 +15,10 @@ pub(crate) struct Hot {
     pub(crate) step: AtomicU32,
     /// Whether there is anything to bind. Off in a forked child, where the driver does not work.
     pub(crate) active: AtomicBool,
+    /// Whether the policy wants to know what is in flight.
+    pub(crate) foresees: AtomicBool,
+    /// Whether launches are written down.
+    pub(crate) recording: AtomicBool,
     /// Whether a test's schedule decides about lanes.
     pub(crate) scheduled: AtomicBool,
 }
@@ -24,5 +28,7 @@ pub(crate) static HOT: Hot = Hot {
     captures: AtomicUsize::new(0),
     step: AtomicU32::new(0),
     active: AtomicBool::new(false),
+    foresees: AtomicBool::new(false),
+    recording: AtomicBool::new(false),
     scheduled: AtomicBool::new(false),
 };

@@ -1,18 +1,22 @@
-//! What is known of a kernel, by its handle: which lanes can hold it.
+//! What is known of a kernel, by its handle: which lanes can hold it, and how long it takes there in each shape.
 
 use crate::call::is_ok;
 use crate::coroutine::Coroutine;
 use crate::handles::Handles;
-use crate::lane::FULL;
-use core::ffi::{c_int, c_uint};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::lane::{FULL, LANES};
+use crate::tenant::membership;
+use core::ffi::{CStr, c_char, c_int, c_uint};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
-use detshare_cuda::types::{CUfunction, CUfunction_attribute, CUlaunchAttributeID, CUlaunchConfig};
+use detshare_cuda::types::{CUfunction, CUfunction_attribute, CUgraphExec, CUlaunchAttributeID, CUlaunchConfig};
+use detshare_policy::Bound;
+use std::sync::{Mutex, PoisonError};
 
 /// Clusters of this many blocks fit into any lane: SMs come in groups of as many that can hold one.
 const EVERYWHERE: u32 = 8;
 
 static KERNELS: Handles<Kernel> = Handles::new();
+static PROFILES: Handles<Profile> = Handles::new();
 
 /// One kernel.
 #[derive(Default)]
@@ -21,53 +25,200 @@ pub(crate) struct Kernel {
     cluster: AtomicU32,
     /// It took far too long on a lane: it runs on all SMs from then on.
     pinned: AtomicBool,
-    launches: AtomicU32,
+    /// Tells it from others, in every process: its name and what the driver says of it.
+    identity: AtomicU64,
+    name: Mutex<String>,
 }
 
-/// What one kernel took in one shape on the whole GPU.
+/// What is known of a kernel in one shape, or of an executable graph: what it takes on each lane.
 #[derive(Default)]
-pub(crate) struct Timed {
-    nanoseconds: AtomicU64,
+#[repr(C)]
+pub(crate) struct Profile {
+    /// NULL for a graph.
+    kernel: AtomicPtr<Kernel>,
+    launches: AtomicU32,
+    identity: AtomicU64,
+    /// What it takes on each lane; 0 is unknown.
+    nanoseconds: [AtomicU64; LANES],
+    /// How often that was measured.
+    measured: [AtomicU32; LANES],
+    /// What it took the last time that it was measured.
+    last: AtomicU64,
 }
 
-static TIMED: Handles<Timed> = Handles::new();
+/// Measurements until they count as known.
+const ENOUGH: u32 = 10;
+/// Of these the first may be slow in many ways.
+const SLOW: u32 = 4;
 
-impl Timed {
-    /// The shortest that was seen.
-    pub(crate) fn on_full(&self) -> Option<Duration> {
-        let nanoseconds = self.nanoseconds.load(Ordering::Relaxed);
+impl Profile {
+    fn begin(&self, kernel: *mut Kernel, identity: u64) {
+        self.kernel.store(kernel, Ordering::Relaxed);
+        self.identity.store(identity, Ordering::Relaxed);
+        self.launches.store(0, Ordering::Relaxed);
+        self.last.store(0, Ordering::Relaxed);
+        for lane in 0..LANES {
+            self.nanoseconds[lane].store(0, Ordering::Relaxed);
+            self.measured[lane].store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn kernel(&self) -> Option<&'static Kernel> {
+        // SAFETY: NULL, or from `KERNELS`, whose values are never freed.
+        unsafe { self.kernel.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// Tells it from others, in every process.
+    pub(crate) fn identity(&self) -> u64 {
+        self.identity.load(Ordering::Relaxed)
+    }
+
+    /// What it takes on a lane, if it was ever measured there.
+    pub(crate) fn on(&self, lane: usize) -> Option<Duration> {
+        let nanoseconds = self.nanoseconds[lane].load(Ordering::Relaxed);
         (nanoseconds != 0).then(|| Duration::from_nanos(nanoseconds))
     }
 
-    pub(crate) fn note(&self, took: Duration) {
-        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1);
-        let before = self.nanoseconds.load(Ordering::Relaxed);
-        if before == 0 || took < before {
-            self.nanoseconds.store(took, Ordering::Relaxed);
+    /// What it will take on a lane: as measured there, or as on all SMs with the share of them that the lane lacks.
+    pub(crate) fn expected_ns(&self, lane: usize, coroutine: &Coroutine) -> Option<u64> {
+        let there = self.nanoseconds[lane].load(Ordering::Relaxed);
+        if there != 0 {
+            return Some(there);
         }
+        let on_full = self.nanoseconds[FULL].load(Ordering::Relaxed);
+        let (all, width) = (coroutine.lanes[FULL].width().max(1), coroutine.lanes[lane].width().max(1));
+        (on_full != 0).then(|| on_full.saturating_mul(u64::from(all)) / u64::from(width))
+    }
+
+    /// What it took the last time that it was measured; 0 if it never was.
+    pub(crate) fn last_ns(&self) -> u64 {
+        self.last.load(Ordering::Relaxed)
+    }
+
+    /// What it needs most, where it was measured on few SMs too.
+    pub(crate) fn bound(&self, coroutine: &Coroutine) -> Option<Bound> {
+        /// Of the slow-down that a lack of SMs would explain, more than this many hundredths are there.
+        const MOSTLY: u64 = 60;
+        let full = self.nanoseconds[FULL].load(Ordering::Relaxed);
+        let all = u64::from(coroutine.lanes[FULL].width());
+        let known = |lane: &usize| self.measured[*lane].load(Ordering::Relaxed) >= ENOUGH;
+        let lane = (1..LANES).filter(known).min_by_key(|lane| coroutine.lanes[*lane].width())?;
+        let (there, width) = (self.nanoseconds[lane].load(Ordering::Relaxed), u64::from(coroutine.lanes[lane].width()));
+        let lacking = full.saturating_mul(all.saturating_sub(width)) / width.max(1);
+        let slower = there.saturating_sub(full);
+        (full != 0 && lacking != 0).then(|| {
+            if slower.saturating_mul(100) > lacking.saturating_mul(MOSTLY) { Bound::Compute } else { Bound::Memory }
+        })
+    }
+
+    /// Counts a launch on a lane; says whether it is to be timed. That are the first few on each lane, then one in many.
+    pub(crate) fn is_to_be_timed(&self, lane: usize) -> bool {
+        const RARELY: u32 = 256;
+        let count = self.launches.load(Ordering::Relaxed);
+        // Two threads may count as one: which launches are timed does not matter.
+        self.launches.store(count.wrapping_add(1), Ordering::Relaxed);
+        count.is_multiple_of(RARELY) || self.measured[lane].load(Ordering::Relaxed) < ENOUGH
+    }
+
+    /// It took so long on a lane. At first the shortest counts: the first launches are slow in many ways. Later it is a mean
+    /// that follows what changes; what took far longer, which others may have caused, counts as a little longer.
+    pub(crate) fn note(&self, lane: usize, took: Duration) {
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1);
+        let measured = self.measured[lane].load(Ordering::Relaxed);
+        let before = self.nanoseconds[lane].load(Ordering::Relaxed);
+        let now = match before {
+            0 => took,
+            before if measured < SLOW => before.min(took),
+            before => {
+                let took = took.min(before.saturating_add(before / 2));
+                let part = if measured < ENOUGH { 4 } else { 8 };
+                if took > before { before + (took - before) / part } else { before - (before - took) / part }
+            }
+        };
+        self.last.store(took, Ordering::Relaxed);
+        self.nanoseconds[lane].store(now.max(1), Ordering::Relaxed);
+        self.measured[lane].store(measured.saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// Says on the board what it takes on a lane. For the background thread. Graphs are known to this process alone.
+    pub(crate) fn publish(&self, lane: usize) {
+        if let (Some(membership), Some(kernel)) = (membership(), self.kernel()) {
+            let name = kernel.name.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let ns = self.nanoseconds[lane].load(Ordering::Relaxed);
+            membership.page.note_kernel(self.identity(), &name, lane, ns, self.measured_on(lane));
+        }
+    }
+
+    /// Takes over what is known from before, as far as the lanes have the same widths.
+    fn remember(&self, coroutine: &Coroutine) {
+        let known = membership().and_then(|membership| membership.daemon.kernel(self.identity()));
+        for (width, ns, measured) in known.into_iter().flat_map(|kernel| kernel.widths) {
+            for (lane, place) in self.nanoseconds.iter().enumerate() {
+                if coroutine.lanes[lane].width() == width {
+                    place.store(ns, Ordering::Relaxed);
+                    // It is measured some more all the same: things may have changed.
+                    self.measured[lane].store(measured.min(ENOUGH / 2), Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// How often it was measured on a lane.
+    pub(crate) fn measured_on(&self, lane: usize) -> u32 {
+        self.measured[lane].load(Ordering::Relaxed)
+    }
+
+    /// Whether enough is known of it on a lane to say that something took too long.
+    pub(crate) fn is_known_on(&self, lane: usize) -> bool {
+        self.measured_on(lane) >= ENOUGH
+    }
+
+    /// Whether a lane can hold the launch.
+    pub(crate) fn fits(&self, function: CUfunction, shape: &Shape, coroutine: &Coroutine, lane: usize) -> bool {
+        lane == FULL || self.kernel().is_none_or(|kernel| kernel.fits(function, shape, coroutine, lane))
     }
 }
 
-/// Counts a launch; gives the times of its kernel in its shape if it is to be timed. That are the first few, then
-/// fewer and fewer, down to one in a thousand.
-pub(crate) fn to_be_timed(function: CUfunction, shape: &Shape) -> Option<&'static Timed> {
-    const OFTEN: u32 = 4;
-    const RARELY: u32 = 1024;
-    let launches = &find(function).launches;
-    let count = launches.load(Ordering::Relaxed);
-    // Two threads may count as one: which launches are timed does not matter.
-    launches.store(count.wrapping_add(1), Ordering::Relaxed);
-    if count >= OFTEN && !count.is_power_of_two() && !count.is_multiple_of(RARELY) {
-        return None;
-    }
+/// The profile of a kernel in a shape.
+pub(crate) fn profile(function: CUfunction, shape: &Shape, coroutine: &Coroutine) -> &'static Profile {
     const ODD: usize = 0x9e37_79b9_7f4a_7c15;
-    let blocks = usize::try_from(shape.blocks).unwrap_or(usize::MAX);
-    let handle = function.0.addr() ^ blocks.wrapping_add(shape.threads as usize).wrapping_mul(ODD);
-    Some(
-        TIMED
-            .find(handle)
-            .unwrap_or_else(|| TIMED.insert(handle, |timed| timed.nanoseconds.store(0, Ordering::Relaxed))),
-    )
+    let handle = function.0.addr() ^ usize::try_from(shape.number()).unwrap_or(0).wrapping_mul(ODD);
+    PROFILES.find(handle).unwrap_or_else(|| {
+        let kernel = find(function);
+        let identity = mixed(kernel.identity.load(Ordering::Relaxed), shape.number());
+        let kernel = (&raw const *kernel).cast_mut();
+        PROFILES.insert(handle, |profile| {
+            profile.begin(kernel, identity);
+            profile.remember(coroutine);
+        })
+    })
+}
+
+/// The profile of an executable graph. Its address may have been another one's before: see [`forget_graph`].
+pub(crate) fn graph_profile(executable: CUgraphExec) -> &'static Profile {
+    let handle = executable.0.addr();
+    PROFILES.find(handle).unwrap_or_else(|| {
+        PROFILES.insert(handle, |profile| profile.begin(core::ptr::null_mut(), mixed(0, handle as u64)))
+    })
+}
+
+/// The graph is gone.
+pub(crate) fn forget_graph(executable: CUgraphExec) {
+    PROFILES.remove(executable.0.addr());
+}
+
+/// Goes through all profiles, with their kernels' names.
+pub(crate) fn each(mut visit: impl FnMut(&'static Profile, &str)) {
+    PROFILES.each(|profile| {
+        let name = profile.kernel().map(|kernel| kernel.name.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        visit(profile, name.as_deref().unwrap_or("graph"));
+    });
+}
+
+fn mixed(one: u64, other: u64) -> u64 {
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mixed = (one.rotate_left(23) ^ other).wrapping_mul(GOLDEN);
+    mixed ^ mixed >> 29
 }
 
 /// How a kernel is launched, as far as it matters where.
@@ -85,6 +236,11 @@ impl Shape {
         let product = |sizes: [c_uint; 3]| sizes.into_iter().map(u64::from).fold(1, u64::saturating_mul);
         let threads = u32::try_from(product(block)).unwrap_or(u32::MAX);
         Self { blocks: product(grid), threads, shared, cooperative: false, cluster: 0 }
+    }
+
+    /// Tells shapes apart.
+    fn number(&self) -> u64 {
+        mixed(self.blocks, u64::from(self.threads) << 32 | u64::from(self.shared))
     }
 
     /// As a launch configuration has it.
@@ -119,17 +275,19 @@ impl Shape {
     }
 }
 
-/// Whether a lane can hold the launch.
+impl Kernel {
+    fn fits(&self, function: CUfunction, shape: &Shape, coroutine: &Coroutine, lane: usize) -> bool {
+        if self.pinned.load(Ordering::Relaxed) {
+            return false;
+        }
+        let cluster = if shape.cluster == 0 { self.cluster.load(Ordering::Relaxed) } else { shape.cluster };
+        cluster <= EVERYWHERE && (!shape.cooperative || is_resident(function, shape, coroutine.lanes[lane].width()))
+    }
+}
+
+/// Whether a lane can hold such a launch.
 pub(crate) fn fits(function: CUfunction, shape: &Shape, coroutine: &Coroutine, lane: usize) -> bool {
-    if lane == FULL {
-        return true;
-    }
-    let kernel = find(function);
-    if kernel.pinned.load(Ordering::Relaxed) {
-        return false;
-    }
-    let cluster = if shape.cluster == 0 { kernel.cluster.load(Ordering::Relaxed) } else { shape.cluster };
-    cluster <= EVERYWHERE && (!shape.cooperative || is_resident(function, shape, coroutine.lanes[lane].width()))
+    lane == FULL || find(function).fits(function, shape, coroutine, lane)
 }
 
 /// Whether all blocks can be there at once.
@@ -147,9 +305,38 @@ fn find(function: CUfunction) -> &'static Kernel {
         KERNELS.insert(handle, |kernel| {
             kernel.cluster.store(compiled_cluster(function), Ordering::Relaxed);
             kernel.pinned.store(false, Ordering::Relaxed);
-            kernel.launches.store(0, Ordering::Relaxed);
+            let name = name(function);
+            kernel.identity.store(identity(function, &name), Ordering::Relaxed);
+            *kernel.name.lock().unwrap_or_else(PoisonError::into_inner) = name;
         })
     })
+}
+
+/// From its name, and what the driver says of it, which tells apart most kernels of the same name.
+fn identity(function: CUfunction, name: &str) -> u64 {
+    use CUfunction_attribute as Attribute;
+    let named = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| mixed(hash, u64::from(byte)));
+    let attributes = [
+        Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS,
+        Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
+        Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
+        Attribute::CU_FUNC_ATTRIBUTE_BINARY_VERSION,
+    ];
+    attributes.into_iter().fold(named, |hash, attribute| {
+        let mut value = 0;
+        cu!(cuFuncGetAttribute(&raw mut value, attribute, function));
+        mixed(hash, u64::from(value.cast_unsigned()))
+    })
+}
+
+/// What the driver calls it.
+pub(crate) fn name(function: CUfunction) -> String {
+    let mut text: *const c_char = core::ptr::null();
+    if is_ok(cu!(cuFuncGetName(&raw mut text, function))) && !text.is_null() {
+        // SAFETY: the driver's terminated text.
+        return unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
+    }
+    "a kernel".into()
 }
 
 fn compiled_cluster(function: CUfunction) -> u32 {
@@ -172,5 +359,5 @@ pub(crate) fn pin(function: CUfunction) {
 /// Modules are unloaded: their handles may come back for other kernels.
 pub(crate) fn forget() {
     KERNELS.remove_if(|_| true);
-    TIMED.remove_if(|_| true);
+    PROFILES.remove_if(|_| true);
 }

@@ -39,6 +39,7 @@ mod coroutine;
 mod digest;
 #[allow(non_snake_case, clippy::wildcard_imports, reason = "the names are the C API's")]
 mod entries;
+mod flight;
 mod gate;
 mod graph;
 mod handles;
@@ -49,7 +50,9 @@ mod log;
 mod no_driver;
 mod opening;
 mod published;
+mod quarantine;
 mod quota;
+mod record;
 #[allow(non_snake_case, reason = "the names are the C API's")]
 mod replace;
 mod resolve;

@@ -21,6 +21,8 @@ pub(crate) struct Settings {
     pub(crate) segment: Option<usize>,
     /// `DETSHARE_DIGEST`: where to record what leaves the GPU.
     pub(crate) digest: Option<OsString>,
+    /// `DETSHARE_RECORD`: where to write what was launched, and when.
+    pub(crate) record: Option<OsString>,
     /// `DETSHARE_MEM`: the most device memory that this process can have on each device, in bytes.
     pub(crate) memory: Option<u64>,
     /// `DETSHARE_DIR`: where the daemon is that this process joins.
@@ -63,6 +65,7 @@ fn read() -> Settings {
         schedule: filled("DETSHARE_SCHEDULE").and_then(|value| Schedule::parse(&value.to_string_lossy())),
         segment: filled("DETSHARE_SEGMENT").and_then(|value| value.to_str()?.parse().ok()).filter(|nodes| *nodes > 0),
         digest: filled("DETSHARE_DIGEST"),
+        record: filled("DETSHARE_RECORD"),
         memory: filled("DETSHARE_MEM").and_then(|value| crate::quota::parse(&value.to_string_lossy())),
         folder: filled("DETSHARE_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute()),
         class: filled("DETSHARE_CLASS").and_then(|value| class(&value)),
@@ -92,6 +95,7 @@ extern "C" fn on_load() {
     crate::boundary::guarded((), || {
         get();
         crate::digest::start();
+        crate::record::start();
         crate::opening::watch_forks();
         crate::boundary::silence_panics();
         crate::quota::check_setting();

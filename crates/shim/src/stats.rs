@@ -65,6 +65,7 @@ extern "C" fn at_exit() {
         if settings.run == Some(std::process::id()) && resolve::opened().is_none() && !had_children() {
             crate::log::for_the_user(format_args!("the program did not use CUDA, so there was nothing to share"));
         }
+        crate::record::write();
         if let (Some(file), Some(_)) = (&settings.stats, resolve::opened()) {
             let file = file_for_this_process(file, settings.process);
             if let Err(error) = write_whole(&file, &report()) {
@@ -102,7 +103,7 @@ pub(crate) fn file_for_this_process(file: &OsStr, loaded_by: u32) -> PathBuf {
 }
 
 /// A reader sees the whole file or none.
-fn write_whole(file: &Path, text: &str) -> std::io::Result<()> {
+pub(crate) fn write_whole(file: &Path, text: &str) -> std::io::Result<()> {
     let mut unfinished = file.as_os_str().to_os_string();
     unfinished.push(format!(".{}.part", std::process::id()));
     std::fs::write(&unfinished, text)?;

@@ -15,12 +15,13 @@ use crate::hot::HOT;
 use crate::stream::{Kind, Logical, State};
 use crate::tenant::{Membership, membership};
 use crate::unfinished::{Linked, List};
-use crate::{background, quota};
+use crate::{background, quota, record};
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use detshare_board::clock;
 use detshare_cuda::types::{CUresult, CUstream};
-use std::sync::{Mutex, OnceLock};
+use detshare_policy::rhythm::Learner;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 
 /// How soon after a step's beginning our thread looks, and how rarely it does later.
@@ -28,18 +29,15 @@ const SOON: Duration = Duration::from_micros(100);
 const LATER: Duration = Duration::from_millis(2);
 /// How long a look that found the step not over is good for.
 const MOMENT_NS: u64 = 20_000;
-/// Two periods that differ by no more than a part of this are alike.
-const ALIKE: u64 = 8;
 
 /// Streams with launches that are not known to be finished.
 static UNFINISHED: List<Logical> = List::new();
 /// Held by the thread that goes through them.
 static LOOKING: Mutex<()> = Mutex::new(());
-/// When the step that was last seen to begin did so, and how long after the one before.
+/// When the step that was last seen to begin did so.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
-static PERIOD: AtomicU64 = AtomicU64::new(0);
-/// When the next one will be due by that; 0 is unknown.
-static DUE: AtomicU64 = AtomicU64::new(0);
+/// When steps begin and end.
+static LEARNER: Mutex<Learner> = Mutex::new(Learner::new());
 /// When somebody last looked and it was not over.
 static NOT_OVER: AtomicU64 = AtomicU64::new(0);
 static WATCHER: OnceLock<Thread> = OnceLock::new();
@@ -61,10 +59,9 @@ pub(crate) fn launched(logical: &'static Logical, state: &mut State) {
 /// A step has begun.
 fn begin(membership: &Membership, now: u64) {
     membership.page.set_begun(now);
-    let period = now.saturating_sub(BEGUN.swap(now, Ordering::Relaxed));
-    let before = PERIOD.swap(period, Ordering::Relaxed);
-    let is_steady = period.abs_diff(before) < period / ALIKE;
-    DUE.store(if is_steady { now.saturating_add(period) } else { 0 }, Ordering::Relaxed);
+    BEGUN.store(now, Ordering::Relaxed);
+    learner().began(now);
+    record::step_began(now);
     if let Some(watcher) = WATCHER.get() {
         watcher.unpark();
     }
@@ -102,11 +99,31 @@ pub(crate) fn look() {
     let Ok(_looking) = LOOKING.try_lock() else { return };
     let upto = membership.page.launched();
     let begun = BEGUN.load(Ordering::Relaxed);
-    if UNFINISHED.retain(|logical| !has_left(logical)) && membership.page.finish(upto, DUE.load(Ordering::Relaxed)) {
-        membership.page.note_step(clock::now().saturating_sub(begun));
+    let is_over = UNFINISHED.retain(|logical| !has_left(logical));
+    let now = clock::now();
+    if is_over && finish(membership, upto, now) {
+        membership.page.note_step(now.saturating_sub(begun));
     } else {
-        NOT_OVER.store(clock::now(), Ordering::Relaxed);
+        NOT_OVER.store(now, Ordering::Relaxed);
     }
+}
+
+/// Says that the step is over, and what is known of the next one, unless more has been launched.
+fn finish(membership: &Membership, upto: u64, now: u64) -> bool {
+    let mut learned = learner().clone();
+    learned.ended(now);
+    let rhythm = learned.rhythm();
+    membership.page.set_habits(rhythm.spread_ns, rhythm.gap_ns);
+    let is_over = membership.page.finish(upto, rhythm.due_ns.unwrap_or(0));
+    if is_over {
+        learner().ended(now);
+        record::step_ended(now);
+    }
+    is_over
+}
+
+fn learner() -> MutexGuard<'static, Learner> {
+    LEARNER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether the stream has nothing left to do and is no longer on the list.

@@ -13,6 +13,7 @@
 use crate::background::{self, Task};
 use crate::call::is_ok;
 use crate::coroutine::Coroutine;
+use crate::flight::Flight;
 use crate::lane::{FULL, LANES};
 use crate::tenant;
 use crate::unfinished::{Link, Linked};
@@ -83,6 +84,7 @@ pub(crate) struct State {
     launches: [u64; LANES],
     physical: [CUstream; LANES],
     ring: Ring,
+    pub(crate) flight: Flight,
     priority: c_int,
     /// Whether the program has given it attributes, which its physical streams then have too.
     attributed: bool,
@@ -157,6 +159,7 @@ impl Logical {
                 physical: [CUstream(null_mut()); LANES],
                 launches: [0; LANES],
                 ring: Ring::none(),
+                flight: Flight::none(),
                 attributed: false,
                 pins: 0,
                 new_work: false,
@@ -188,6 +191,7 @@ impl Logical {
             physical: [CUstream(null_mut()); LANES],
             launches: [0; LANES],
             ring,
+            flight: Flight::none(),
             attributed: false,
             pins: 0,
             new_work: false,
@@ -301,6 +305,7 @@ impl Logical {
             }
         }
         core::mem::replace(&mut state.ring, Ring::none()).destroy();
+        state.flight.end();
         let physical = core::mem::replace(&mut state.physical, [CUstream(null_mut()); LANES]);
         physical.into_iter().enumerate().filter(|(_, stream)| !stream.0.is_null()).collect()
     }

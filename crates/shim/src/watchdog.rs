@@ -9,10 +9,9 @@
 
 use crate::call::is_ok;
 use crate::coroutine::Coroutine;
-use crate::kernel::{self, Timed};
+use crate::kernel::{self, Profile};
 use crate::lane::{self, FULL};
-use crate::log;
-use core::ffi::{CStr, c_char};
+use crate::{log, quarantine};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
@@ -25,7 +24,7 @@ const TOO_LONG: u32 = 10;
 /// Shorter ones are not judged: a kernel can wait that long for others on the same SMs.
 const NOT_JUDGED: Duration = Duration::from_millis(20);
 /// Launches that are watched at once.
-const PAIRS: usize = 16;
+const PAIRS: usize = 64;
 
 /// Kernels that were reported.
 pub(crate) static REPORTED: AtomicU64 = AtomicU64::new(0);
@@ -40,8 +39,8 @@ struct Pair {
 struct Watch {
     pair: Pair,
     coroutine: &'static Coroutine,
-    function: CUfunction,
-    timed: &'static Timed,
+    function: Option<CUfunction>,
+    profile: &'static Profile,
     lane: usize,
     /// When it was first seen to be running.
     running: Option<Instant>,
@@ -94,30 +93,29 @@ pub(crate) fn is_watching() -> bool {
     WATCHED.load(Ordering::Acquire) != 0
 }
 
-/// Puts a launch in, with events round it if it is one of those that are timed.
+/// Puts a launch in with events round it, if there are any; without a function where it is a graph's. The launch gives its
+/// code and the lane that it went to.
 pub(crate) fn launch(
     coroutine: &'static Coroutine,
-    function: CUfunction,
-    timed: Option<&'static Timed>,
-    lane: usize,
+    function: Option<CUfunction>,
+    profile: &'static Profile,
     at: CUstream,
-    call: impl FnOnce() -> CUresult,
-) -> CUresult {
+    call: impl FnOnce() -> (CUresult, usize),
+) -> (CUresult, usize) {
     // Not worth waiting for: another launch will be timed.
-    let pair = timed.and_then(|timed| Some((timed, FREE.try_lock().ok()?.pop()?)));
-    let Some((timed, pair)) = pair else { return call() };
+    let Some(pair) = FREE.try_lock().ok().and_then(|mut free| free.pop()) else { return call() };
     let started = is_ok(cu!(cuEventRecord(pair.start, at)));
-    let code = call();
+    let (code, lane) = call();
     if started && is_ok(code) && is_ok(cu!(cuEventRecord(pair.end, at))) {
         let mut watches = watches();
-        watches.push(Watch { pair, coroutine, function, timed, lane, running: None, reported: false });
+        watches.push(Watch { pair, coroutine, function, profile, lane, running: None, reported: false });
         WATCHED.store(watches.len(), Ordering::Release);
         drop(watches);
         crate::background::wake();
     } else {
         free().push(pair);
     }
-    code
+    (code, lane)
 }
 
 /// Looks at all of them. For the background thread.
@@ -136,11 +134,12 @@ impl Watch {
         let mut milliseconds = 0.0;
         if is_ok(cu!(cuEventElapsedTime_v2(&raw mut milliseconds, self.pair.start, self.pair.end))) {
             let took = Duration::from_secs_f32(milliseconds.max(0.0) / 1000.0);
-            if self.lane == FULL {
-                self.timed.note(took);
-            } else {
+            if self.lane != FULL {
                 self.judge(took);
             }
+            quarantine::judge(self.profile, self.lane, took);
+            self.profile.note(self.lane, took);
+            self.profile.publish(self.lane);
         }
         free().push(Pair { start: self.pair.start, end: self.pair.end });
         true
@@ -156,7 +155,7 @@ impl Watch {
     }
 
     fn judge(&mut self, took: Duration) {
-        let Some(on_full) = self.timed.on_full() else { return };
+        let (Some(on_full), Some(function)) = (self.profile.on(FULL), self.function) else { return };
         let (all, width) = (self.coroutine.lanes[FULL].width(), self.coroutine.lanes[self.lane].width().max(1));
         let expected = on_full * all / width;
         if self.reported || took < NOT_JUDGED || took < expected * TOO_LONG {
@@ -164,20 +163,11 @@ impl Watch {
         }
         self.reported = true;
         REPORTED.fetch_add(1, Ordering::Relaxed);
-        kernel::pin(self.function);
+        kernel::pin(function);
         log::line(format_args!(
             "{} took {took:?} on {} where {expected:?} was expected: it runs on all SMs from now on",
-            name(self.function),
+            kernel::name(function),
             lane::name(self.lane, &self.coroutine.lanes[self.lane]),
         ));
     }
-}
-
-fn name(function: CUfunction) -> String {
-    let mut text: *const c_char = core::ptr::null();
-    if is_ok(cu!(cuFuncGetName(&raw mut text, function))) && !text.is_null() {
-        // SAFETY: the driver's terminated text.
-        return unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
-    }
-    "a kernel".into()
 }

@@ -176,14 +176,14 @@ impl Probe {
 
 fn fork() -> Result<()> {
     // SAFETY: the child calls what a child of a program with threads may call, and ends.
-    unsafe {
-        let child = libc::fork();
-        ensure!(child >= 0, "cannot fork");
-        if child == 0 {
-            let mut byte = 0_u8;
-            while libc::read(0, (&raw mut byte).cast(), 1) > 0 {}
-            libc::_exit(0);
-        }
+    let child = unsafe { libc::fork() };
+    ensure!(child >= 0, "cannot fork");
+    if child == 0 {
+        let mut byte = 0_u8;
+        // SAFETY: room for a byte.
+        while unsafe { libc::read(0, (&raw mut byte).cast(), 1) } > 0 {}
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(0) };
     }
     Ok(())
 }

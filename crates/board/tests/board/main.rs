@@ -23,8 +23,8 @@ struct Forged {
 }
 
 /// Of these sizes the groups are.
-const TENANT_BYTES: usize = 4096;
-const DAEMON_BYTES: usize = 5 * 4096;
+const TENANT_BYTES: usize = 130 * 4096;
+const DAEMON_BYTES: usize = 133 * 4096;
 
 impl Forged {
     /// The header of a tenant's group (kind 1) or the daemon's (kind 2).

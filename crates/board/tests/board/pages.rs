@@ -65,15 +65,15 @@ fn a_wrong_header_is_refused_by_name() {
         format!("the page group has layout {next}, this is layout {LAYOUT}: restart the older of the two programs")
     );
     assert!(matches!(refused(1, 2 << 32 | layout), MapError::Kind { expected: 1, found: 2 }));
-    assert!(matches!(refused(2, 1 << 40), MapError::Size { expected: 4096, .. }));
+    assert!(matches!(refused(2, 1 << 40), MapError::Size { expected: 532_480, .. }));
 }
 
 #[test]
 fn a_wrong_file_is_refused_by_name() {
     let short = Forged::new(TENANT_BYTES / 2, 1);
-    assert!(matches!(TenantView::map(&short.file), Err(MapError::Size { expected: 4096, found: 2048 })));
+    assert!(matches!(TenantView::map(&short.file), Err(MapError::Size { expected: 532_480, found: 266_240 })));
     let long = Forged::new(2 * TENANT_BYTES, 1);
-    assert!(matches!(TenantView::map(&long.file), Err(MapError::Size { expected: 4096, found: 8192 })));
+    assert!(matches!(TenantView::map(&long.file), Err(MapError::Size { expected: 532_480, found: 1_064_960 })));
     let unsealed = Forged::unsealed(TENANT_BYTES);
     assert!(matches!(TenantView::map(&unsealed.file), Err(MapError::NotSealed)));
     let plain = tempfile::tempfile().expect("a file");

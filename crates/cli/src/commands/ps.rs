@@ -144,6 +144,7 @@ fn for_programs(tenants: &[Tenant]) -> String {
         "mps_client",
         "joined",
         "command",
+        "quarantined",
         "doubts",
     ];
     let number = |number: Option<u64>| number.map_or(String::new(), |number| number.to_string());
@@ -179,6 +180,7 @@ fn for_programs(tenants: &[Tenant]) -> String {
             tenant.mps_client.map_or(String::new(), |client| client.to_string()),
             tenant.joined.clone(),
             tenant.command.clone(),
+            tenant.quarantined.to_string(),
             tenant.doubts.to_string(),
         ]
     };
@@ -221,6 +223,7 @@ pub(crate) mod tests {
             mps_client: None,
             joined: "2026-01-01T00:00:00Z".to_string(),
             command: "python3 serve.py, \"x\"".to_string(),
+            quarantined: false,
             doubts: false,
         }
     }

@@ -14,6 +14,7 @@ fn status(tenants: usize) -> Box<Status> {
         uptime_s: 11_100,
         policy: "fair".to_string(),
         policy_reason: None,
+        aggressiveness: 0.25,
         isolation: Isolation::Mps,
         folder: "/run/user/1000/detshare".into(),
         config: ConfigStatus { file: None, error: None },

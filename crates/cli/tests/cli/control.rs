@@ -57,13 +57,17 @@ fn status_in_every_form() {
 fn policy_shows_and_switches() {
     let stage = Stage::new();
     let daemon = FakeDaemon::start(&stage);
-    assert_eq!(printed(&stage, &["policy"]), "exclusive (isolation is process)\n");
+    assert_eq!(printed(&stage, &["policy"]), "exclusive (isolation is process)\naggressiveness 0.25\n");
     printed(&stage, &["policy", "fair"]);
-    assert_eq!(daemon.changes(), [r#"PUT /v1/policy {"policy":"fair"}"#]);
+    printed(&stage, &["policy", "--aggressiveness", "0.5"]);
+    assert_eq!(daemon.changes(), [r#"PUT /v1/policy {"policy":"fair"}"#, r#"PUT /v1/policy {"aggressiveness":0.5}"#]);
     let json: serde_json::Value = serde_json::from_str(&printed(&stage, &["policy", "--format", "json"])).unwrap();
-    assert_eq!(json, serde_json::json!({"policy": "exclusive", "policy_reason": "isolation is process"}));
+    assert_eq!(
+        json,
+        serde_json::json!({"policy": "exclusive", "policy_reason": "isolation is process", "aggressiveness": 0.25})
+    );
     let csv = printed(&stage, &["policy", "--format", "csv"]);
-    assert_eq!(csv, "policy,policy_reason\nexclusive,isolation is process\n");
+    assert_eq!(csv, "policy,policy_reason,aggressiveness\nexclusive,isolation is process,0.25\n");
 }
 
 #[test]

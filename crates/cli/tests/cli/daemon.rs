@@ -20,7 +20,7 @@ impl DaemonStage {
         // Without MPS, whatever machine this is.
         std::fs::create_dir_all(stage.path(".config/detshare")).unwrap();
         std::fs::write(stage.path(".config/detshare/detshare.toml"), "isolation = \"process\"\n").unwrap();
-        Self { stage, daemon: daemon_program() }
+        Self { stage, daemon: built("detshared") }
     }
 
     /// `detshare` with these arguments.
@@ -59,13 +59,13 @@ impl Drop for DaemonStage {
 }
 
 /// Built by `cargo xtask test`, by `cargo test --workspace` beside the command line, or by `cargo build --release`.
-fn daemon_program() -> PathBuf {
+pub(crate) fn built(file: &str) -> PathBuf {
     let built = std::env::var_os("DETSHARE_BUILT").map(PathBuf::from);
     let beside = Path::new(env!("CARGO_BIN_EXE_detshare")).parent().map(Path::to_path_buf);
     let release = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release");
     let folders = [built, beside, Some(release)].into_iter().flatten();
-    let found = folders.map(|folder| folder.join("detshared")).find(|program| program.is_file());
-    found.expect("the daemon is built: cargo build -p detshare-daemon")
+    let found = folders.map(|folder| folder.join(file)).find(|path| path.is_file());
+    found.unwrap_or_else(|| panic!("{file} is built: cargo build --release --workspace"))
 }
 
 /// Waits for what another process does.

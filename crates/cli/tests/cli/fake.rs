@@ -99,6 +99,7 @@ fn status(folder: RuntimeFolder) -> Status {
         "uptime_s": 61,
         "policy": "exclusive",
         "policy_reason": "isolation is process",
+        "aggressiveness": 0.25,
         "isolation": Isolation::Process,
         "folder": folder.path(),
         "config": {"file": "/etc/detshare.toml", "error": "line 3: unknown key"},
@@ -141,6 +142,7 @@ pub(crate) fn tenants() -> Vec<Tenant> {
         mps_client: None,
         joined: "2026-01-01T00:00:00Z".to_string(),
         command: "python3 serve.py, --port 80".to_string(),
+        quarantined: false,
         doubts: false,
     };
     let train = Tenant {

@@ -2,7 +2,7 @@
 
 use crate::stage::{Stage, outcome};
 
-const SUBCOMMANDS: [&str; 14] = [
+const SUBCOMMANDS: [&str; 15] = [
     "run",
     "ps",
     "top",
@@ -15,6 +15,7 @@ const SUBCOMMANDS: [&str; 14] = [
     "status",
     "doctor",
     "verify",
+    "bench",
     "completions",
     "man",
 ];

@@ -1,7 +1,9 @@
 //! `detshare` from outside. The programs that it runs are shell scripts that write, in place of the shim, what the shim
 //! would write, and where many tenants are wanted, a thread of the test answers in place of the daemon; so nothing here
-//! needs CUDA.
+//! needs CUDA; one test of `bench` runs real programs, on the software GPU.
 
+mod bench;
+mod bench_stage;
 mod control;
 mod daemon;
 mod doctor;

@@ -82,11 +82,26 @@ impl<'de> Deserialize<'de> for Bytes {
 impl<'de> Deserialize<'de> for Share {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let part = f64::deserialize(from)?;
-        if !(0.0..=1.0).contains(&part) {
-            return Err(D::Error::invalid_value(Unexpected::Float(part), &"a part of the whole, from 0 to 1"));
-        }
+        let wanted = "a part of the whole, from 0 to 1";
+        Self::of(part).ok_or_else(|| D::Error::invalid_value(Unexpected::Float(part), &wanted))
+    }
+}
+
+impl Share {
+    /// Of a part of the whole, from 0 to 1.
+    pub(crate) fn of(part: f64) -> Option<Self> {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 1000")]
-        Ok(Self((part * f64::from(MOST_SHARE)).round() as u32))
+        (0.0..=1.0).contains(&part).then(|| Self((part * f64::from(MOST_SHARE)).round() as u32))
+    }
+
+    /// In thousandths.
+    pub(crate) fn thousandths(self) -> u16 {
+        u16::try_from(self.0).unwrap_or(u16::MAX)
+    }
+
+    /// As a part of the whole.
+    pub(crate) fn part(self) -> f64 {
+        f64::from(self.0) / f64::from(MOST_SHARE)
     }
 }
 

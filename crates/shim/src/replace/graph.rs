@@ -172,7 +172,7 @@ fn launch(
         let bound = bind::home(stream, default);
         return call(executable, bound.handle());
     };
-    bind::launch_graph(stream, default, |logical, coroutine, lane, at| {
+    bind::launch_graph(stream, default, executable, |logical, coroutine, lane, at| {
         if let Some(segments) = copies.pick_segments(coroutine, logical, at) {
             let mut code = CUresult::CUDA_SUCCESS;
             for segment in &segments {
@@ -183,7 +183,7 @@ fn launch(
                 note_launch(coroutine, segment.lane);
             }
             copies.launched(IN_SEGMENTS, logical, at);
-            return code;
+            return (code, lane);
         }
         let picked = copies.pick(executable, coroutine, lane, logical, at);
         let code = call(picked.executable, at);
@@ -191,7 +191,7 @@ fn launch(
             copies.launched(picked.lane, logical, at);
         }
         note_launch(coroutine, picked.lane);
-        code
+        (code, picked.lane)
     })
     .unwrap_or_else(|handle| call(executable, handle))
 }

@@ -7,12 +7,27 @@ use rustix::fs::{Access, access};
 use std::path::{Path, PathBuf};
 
 const KERNEL_DRIVER: &str = "/proc/driver/nvidia/version";
+/// A folder for each GPU, with what the kernel's driver knows of it.
+const KERNEL_GPUS: &str = "/proc/driver/nvidia/gpus";
 const CONTROL_DEVICE: &str = "/dev/nvidiactl";
 const MPS_CONTROL: &str = "nvidia-cuda-mps-control";
 /// Where MPS has its pipes if nobody says otherwise.
 const DEFAULT_PIPES: &str = "/tmp/nvidia-mps";
 /// The first driver with green contexts, which partitions are made of.
 const FIRST_WITH_PARTITIONS: u32 = 550;
+
+/// The driver's version, as its kernel module says it.
+pub(crate) fn driver_version() -> Option<String> {
+    version(&std::fs::read_to_string(KERNEL_DRIVER).ok()?)
+}
+
+/// The first GPU's name, as the driver's kernel module says it.
+pub(crate) fn model() -> Option<String> {
+    let mut gpus: Vec<_> = Path::new(KERNEL_GPUS).read_dir().ok()?.filter_map(Result::ok).collect();
+    gpus.sort_by_key(std::fs::DirEntry::path);
+    let first = std::fs::read_to_string(gpus.first()?.path().join("information")).ok()?;
+    Some(first.lines().find_map(|line| line.strip_prefix("Model:"))?.trim().to_string())
+}
 
 /// What is known of the GPU without using it.
 #[derive(Debug)]
@@ -31,7 +46,7 @@ impl Gpu {
         let search = Search { named: filled("DETSHARE_DRIVER"), library_path: filled("LD_LIBRARY_PATH") };
         Self {
             library: driver::find(&search),
-            version: std::fs::read_to_string(KERNEL_DRIVER).ok().as_deref().and_then(version),
+            version: driver_version(),
             devices: devices(Path::new("/dev")),
             has_softgpu: part::SOFTGPU.find().is_ok(),
         }

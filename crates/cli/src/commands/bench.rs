@@ -1,0 +1,130 @@
+//! `detshare bench`: what sharing one GPU costs, and what it gives.
+//!
+//! A scenario (`scenario.rs`) is two or three programs; an arm (`arm.rs`) is a way of running them: alone, or together
+//! under nothing, MPS, fixed partitions or a policy of DetShare. All arms are run once, then again in another order
+//! (`rounds.rs`). For each one what it needs is put up and taken down (`runner.rs`, `mps.rs`, `own_daemon.rs`), and its
+//! programs are started together (`session.rs`, `measured.rs`, `process.rs`). What they say they did (`output.rs`) becomes
+//! figures (`figures.rs`) and is compared with what they computed alone (`identity.rs`). Over the rounds that makes a
+//! summary (`summary.rs`), a report (`report.rs`, `words.rs`, `page.rs`) and plots (`plot.rs`).
+//!
+//! Nothing is shared with a daemon, an MPS or a configuration of the user's: all of it lies in a folder that goes in the
+//! end.
+
+mod arm;
+mod clock;
+mod figures;
+mod flags;
+mod identity;
+mod json;
+mod machine;
+mod measured;
+mod mps;
+mod output;
+mod own_daemon;
+mod page;
+mod plot;
+mod process;
+mod report;
+mod rounds;
+mod runner;
+mod sampler;
+mod scenario;
+mod session;
+mod summary;
+mod timeline;
+mod words;
+mod workloads;
+
+pub(crate) use flags::Arguments;
+
+use crate::exit;
+use crate::program::{RunError, Signals};
+use crate::table::{self, Format, OutputError};
+use arm::ArmError;
+use flags::Settings;
+use report::{FolderError, Report};
+use rounds::Measurements;
+use runner::Runner;
+use session::SessionError;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use workloads::WorkloadsError;
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BenchError {
+    #[error(transparent)]
+    Arm(#[from] ArmError),
+    #[error(transparent)]
+    Workloads(#[from] WorkloadsError),
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    #[error("cannot make a folder for temporary files: {0}; set TMPDIR to a folder that can be written to")]
+    NotTemporary(#[source] std::io::Error),
+    #[error(transparent)]
+    Signals(#[from] RunError),
+    #[error(
+        "ended by signal {signal}, and everything with it; {}",
+        .kept.as_ref().map_or("nothing was measured".to_string(), |kept| format!("what was measured is in {}", kept.display()))
+    )]
+    Interrupted { signal: i32, kept: Option<PathBuf> },
+    #[error(transparent)]
+    Session(SessionError),
+    #[error(transparent)]
+    Output(#[from] OutputError),
+}
+
+impl BenchError {
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Arm(_) => exit::USAGE,
+            Self::Workloads(error) => error.exit_code(),
+            Self::Folder(error) => error.exit_code(),
+            Self::NotTemporary(_) => exit::FILES,
+            Self::Signals(error) => error.exit_code(),
+            Self::Interrupted { signal, .. } => exit::by_signal(*signal),
+            Self::Session(_) => exit::SYSTEM,
+            Self::Output(error) => error.exit_code(),
+        }
+    }
+}
+
+/// Measures, prints and leaves the results in a folder; returns the exit code.
+pub(crate) fn run(arguments: Arguments) -> Result<u8, BenchError> {
+    let settings = Settings::try_from(arguments)?;
+    let workloads = workloads::find(settings.scenario, settings.workloads.as_deref())?;
+    report::make_folder(&settings.out)?;
+    let mut measured = Measurements::default();
+    let ended = measure(&settings, &workloads, &mut measured);
+    if measured.runs.is_empty() {
+        // Only if there is nothing in it.
+        let _ = std::fs::remove_dir(&settings.out);
+        return ended.map(|()| 0);
+    }
+    let command = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let report = Report::new(&settings, measured, command);
+    report.write(&settings.out)?;
+    // What there is was written; then why there is no more of it.
+    ended.map_err(|error| match error {
+        BenchError::Interrupted { signal, .. } => BenchError::Interrupted { signal, kept: Some(settings.out.clone()) },
+        error => error,
+    })?;
+    table::print(&match settings.format {
+        Format::Table => report.table(&settings.out),
+        Format::Json => report.json(),
+        Format::Csv => report.csv(),
+    })?;
+    Ok(report.exit_code())
+}
+
+/// Everything that was started has ended when this returns.
+fn measure(settings: &Settings, workloads: &Path, measured: &mut Measurements) -> Result<(), BenchError> {
+    let deadline = Instant::now() + settings.limit;
+    let signals = Signals::watch()?;
+    let scratch = tempfile::Builder::new().prefix("detshare-bench-").tempdir().map_err(BenchError::NotTemporary)?;
+    let mut runner = Runner::new(settings, workloads.to_path_buf(), scratch.path(), &signals, deadline);
+    rounds::run(&mut runner, settings, measured).map_err(|error| match error {
+        SessionError::Interrupted { signal } => BenchError::Interrupted { signal, kept: None },
+        error => BenchError::Session(error),
+    })
+}

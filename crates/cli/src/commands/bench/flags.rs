@@ -1,0 +1,229 @@
+//! The flags of `detshare bench`, and what they resolve to.
+
+use super::arm::{self, Arm, ArmError, Way};
+use super::scenario::{self, Device, Scenario};
+use crate::table::Format;
+use clap::{Args, ValueEnum, value_parser};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    all arms ran, and every program computed the same bits as alone
+  1    a program computed other bits than alone
+  2    an arm has no figures; what was measured is in the results
+  64   bad usage
+  66   a program of the scenario was not found
+  71   the system did not start or watch a process
+  74   a file could not be read or written
+  128+N  ended by signal N; what was measured is in the results";
+
+/// The longest that an arm is measured.
+const MOST_SECONDS: i64 = 3600;
+
+/// Measure what sharing one GPU costs and gives
+///
+/// Runs the programs of a scenario alone and together, under each way of sharing: an arm. Says for latency programs how
+/// much their latencies grow against alone, for best-effort programs which share of their speed is left, and whether all
+/// computed the same bits. Results, plots and a page with all of it are left in a folder; everything that was started is
+/// ended. Nothing else should use the GPU meanwhile.
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct Arguments {
+    /// The programs that are run
+    #[arg(value_name = "SCENARIO", value_parser = scenario::parser())]
+    scenario: &'static Scenario,
+
+    /// The arms to compare, separated by commas; without this, all usual ones
+    ///
+    /// alone, time-slicing, mps, mps-priority, fixed-64, fixed-96, detshare-alone, or a policy; on the software GPU alone,
+    /// shared, detshare-alone, or a policy.
+    #[arg(long, value_name = "ARM,...", value_delimiter = ',')]
+    arms: Vec<String>,
+
+    /// How often each arm is run; all are run once before any is run again
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = value_parser!(u32).range(1..=100))]
+    rounds: u32,
+
+    /// How long an arm is measured, in seconds; without this, as long as the scenario says
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=MOST_SECONDS))]
+    seconds: Option<u32>,
+
+    /// Measure the first policy among the arms at each of these levels, from 0 to 1, separated by commas
+    #[arg(long, value_name = "X,...", value_delimiter = ',', value_parser = level)]
+    aggressiveness: Vec<f64>,
+
+    /// What keeps tenants apart in the arms of DetShare; without this, MPS, and nothing on the software GPU
+    #[arg(long, value_enum, value_name = "ISOLATION")]
+    isolation: Option<Isolation>,
+
+    /// The folder with the scenario's programs; otherwise beside the executable, ../workloads or
+    /// ../share/detshare/workloads from there, or workloads in the current folder
+    #[arg(long, value_name = "DIR")]
+    workloads: Option<PathBuf>,
+
+    /// The folder for the results, which must be new or empty; without this, bench-SCENARIO-DATE
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    /// How long all of it may take, such as 8m; what does not fit is left out
+    #[arg(long, value_name = "DURATION", default_value = "8m", value_parser = humantime::parse_duration)]
+    limit: Duration,
+
+    /// How to print the result
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    format: Format,
+}
+
+/// What keeps tenants apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Isolation {
+    /// Tenants run side by side
+    Mps,
+    /// The driver gives the GPU to one at a time
+    Process,
+}
+
+fn level(text: &str) -> Result<f64, String> {
+    let level = text.trim().parse().ok().filter(|level| (0.0..=1.0).contains(level));
+    level.ok_or("a level is a number from 0 to 1".to_string())
+}
+
+/// What the flags resolve to.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Settings {
+    pub(crate) scenario: &'static Scenario,
+    pub(crate) arms: Vec<Arm>,
+    pub(crate) rounds: usize,
+    pub(crate) seconds: u32,
+    pub(crate) aggressiveness: Vec<f64>,
+    isolation: Option<&'static str>,
+    pub(crate) workloads: Option<PathBuf>,
+    pub(crate) out: PathBuf,
+    pub(crate) limit: Duration,
+    pub(crate) format: Format,
+}
+
+impl TryFrom<Arguments> for Settings {
+    type Error = ArmError;
+
+    fn try_from(arguments: Arguments) -> Result<Self, ArmError> {
+        let Arguments { scenario, arms, rounds, seconds, aggressiveness, isolation, workloads, out, limit, format } =
+            arguments;
+        let isolation = isolation.map(|isolation| match isolation {
+            Isolation::Mps => "mps",
+            Isolation::Process => "process",
+        });
+        Ok(Self {
+            scenario,
+            arms: arm::choose(scenario, &arms)?,
+            rounds: usize::try_from(rounds).unwrap_or(1),
+            seconds: seconds.unwrap_or(scenario.seconds),
+            aggressiveness,
+            isolation,
+            workloads,
+            out: out.unwrap_or_else(|| format!("bench-{}-{}", scenario.name, date(SystemTime::now())).into()),
+            limit,
+            format,
+        })
+    }
+}
+
+impl Settings {
+    /// As the daemon's configuration says it.
+    pub(crate) fn isolation(&self) -> &'static str {
+        self.isolation.unwrap_or(match self.scenario.device {
+            Device::Gpu => "mps",
+            Device::Soft => "auto",
+        })
+    }
+
+    /// The levels at which an arm is measured; none is one of them: as it is.
+    pub(crate) fn levels(&self, arm: &Arm) -> Vec<Option<f64>> {
+        let is_policy = |arm: &&Arm| matches!(arm.way, Way::DetShare { .. }) && !arm.is_alone;
+        let first = self.arms.iter().find(is_policy);
+        if self.aggressiveness.is_empty() || first != Some(arm) {
+            return vec![None];
+        }
+        self.aggressiveness.iter().map(|level| Some(*level)).collect()
+    }
+}
+
+/// `2026-01-31-235959`, in UTC.
+fn date(now: SystemTime) -> String {
+    let text = humantime::format_rfc3339_seconds(now).to_string();
+    text.trim_end_matches('Z').replace('T', "-").replace(':', "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::error::ErrorKind;
+    use clap::{CommandFactory, Parser};
+
+    #[derive(Debug, Parser)]
+    struct Bench {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn resolved(line: &str) -> Result<Settings, ErrorKind> {
+        let parsed = Bench::try_parse_from(std::iter::once("bench").chain(line.split_whitespace()));
+        parsed.map(|bench| bench.arguments.try_into().unwrap()).map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn without_flags() {
+        let settings = resolved("small").unwrap();
+        assert_eq!((settings.rounds, settings.seconds, settings.limit), (2, 10, Duration::from_secs(480)));
+        assert_eq!((settings.isolation(), settings.format), ("mps", Format::Table));
+        assert!(settings.out.display().to_string().starts_with("bench-small-2"), "{}", settings.out.display());
+        assert_eq!(settings.arms[0].name, "alone");
+        assert_eq!(resolved("soft").unwrap().isolation(), "auto");
+    }
+
+    #[test]
+    fn with_all_flags() {
+        let line = "7b --arms fair,alone --rounds 3 --seconds 5 --isolation process --workloads w --out o --limit 90s \
+                    --format csv";
+        let settings = resolved(line).unwrap();
+        assert_eq!(settings.arms.iter().map(|arm| arm.name).collect::<Vec<_>>(), ["alone", "fair"]);
+        assert_eq!((settings.rounds, settings.seconds, settings.limit), (3, 5, Duration::from_secs(90)));
+        assert_eq!((settings.isolation(), settings.format), ("process", Format::Csv));
+        assert_eq!((settings.workloads, settings.out), (Some("w".into()), "o".into()));
+    }
+
+    #[test]
+    fn levels_are_those_of_the_first_policy() {
+        let settings = resolved("small --arms alone,detshare-alone,fair,exclusive --aggressiveness 0,0.5,1").unwrap();
+        let levels: Vec<_> = settings.arms.iter().map(|arm| (arm.name, settings.levels(arm).len())).collect();
+        assert_eq!(levels, [("alone", 1), ("detshare-alone", 1), ("fair", 3), ("exclusive", 1)]);
+        assert_eq!(resolved("small --aggressiveness 2"), Err(ErrorKind::ValueValidation));
+    }
+
+    #[test]
+    fn what_makes_no_sense() {
+        for line in
+            ["", "small --limit soon", "small --seconds 0", "small --rounds 0", "huge", "small --isolation none"]
+        {
+            assert!(resolved(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn dates_are_names_of_folders() {
+        assert_eq!(date(SystemTime::UNIX_EPOCH), "1970-01-01-000000");
+    }
+
+    #[test]
+    fn help_names_every_exit_code_and_scenario() {
+        use crate::exit;
+        let help = Bench::command().render_long_help().to_string();
+        for code in [0, 1, 2, exit::USAGE, exit::NO_PROGRAM, exit::SYSTEM, exit::FILES] {
+            assert!(help.lines().any(|line| line.trim_start().starts_with(&format!("{code} "))), "{code}: {help}");
+        }
+        for scenario in scenario::SCENARIOS {
+            assert!(help.contains(scenario.name) && help.contains(scenario.about), "{}", scenario.name);
+        }
+    }
+}

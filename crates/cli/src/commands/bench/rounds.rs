@@ -1,0 +1,186 @@
+//! All arms once, then again in another order, for as long as there is time.
+
+use super::arm::{self, Arm};
+use super::figures::Figures;
+use super::flags::Settings;
+use super::runner::{ArmRun, Runner, Stretch};
+use super::session::SessionError;
+use crate::quantity;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+/// What a program takes at least beside the time in which it is measured, as long as nothing is known of it.
+const LEAST_SET_UP: f64 = 1.0;
+
+/// What was measured.
+#[derive(Debug, Default)]
+pub(crate) struct Measurements {
+    pub(crate) runs: Vec<ArmRun>,
+    /// Rounds that were left out, for want of time.
+    pub(crate) dropped_rounds: usize,
+}
+
+/// Runs them. What is there when we are asked to end stays.
+pub(crate) fn run(
+    runner: &mut Runner<'_>,
+    settings: &Settings,
+    measured: &mut Measurements,
+) -> Result<(), SessionError> {
+    let mut estimates = Estimates::new(settings);
+    for round in 0..settings.rounds {
+        let order = arm::order(settings.arms.len(), round, settings.rounds);
+        let arms: Vec<Arm> = order.into_iter().map(|place| settings.arms[place]).collect();
+        if round > 0 && !fits(estimates.of(&arms), runner.deadline) {
+            measured.dropped_rounds = settings.rounds - round;
+            say(&format!("no time for the last {}: raise --limit for more", rounds_in_words(measured.dropped_rounds)));
+            return Ok(());
+        }
+        for (place, arm) in arms.iter().enumerate() {
+            let rest = estimates.of(&arms[place..]) + estimates.of(&settings.arms) * rounds_left(settings, round);
+            say(&progress(settings, round, place, arm, Duration::from_secs_f64(rest)));
+            let run = if fits(estimates.of(&[*arm]), runner.deadline) {
+                runner.run(*arm, round + 1)?
+            } else {
+                ArmRun::left_out(arm.name, round + 1)
+            };
+            estimates.learn(arm, &run);
+            say(&outcome(&run));
+            measured.runs.push(run);
+        }
+    }
+    Ok(())
+}
+
+fn rounds_left(settings: &Settings, round: usize) -> f64 {
+    quantity::approximate((settings.rounds - round - 1) as u64)
+}
+
+fn fits(seconds: f64, deadline: Instant) -> bool {
+    Instant::now() + Duration::from_secs_f64(seconds) <= deadline
+}
+
+/// How long arms take, as far as that is known.
+#[derive(Debug)]
+struct Estimates {
+    /// By name.
+    seen: BTreeMap<&'static str, f64>,
+    /// The least that one takes, by name.
+    least: BTreeMap<&'static str, f64>,
+}
+
+impl Estimates {
+    fn new(settings: &Settings) -> Self {
+        let least = |arm: &Arm| {
+            let sessions = if arm.is_alone { settings.scenario.programs.len() } else { 1 };
+            let stretches = settings.levels(arm).len();
+            let one = f64::from(settings.seconds) * quantity::approximate(stretches as u64) + LEAST_SET_UP;
+            (arm.name, one * quantity::approximate(sessions as u64))
+        };
+        Self { seen: BTreeMap::new(), least: settings.arms.iter().map(least).collect() }
+    }
+
+    fn learn(&mut self, arm: &Arm, run: &ArmRun) {
+        if run.failure.is_none() {
+            self.seen.insert(arm.name, run.seconds);
+        }
+    }
+
+    /// One that was not seen yet is taken to need as many times its least as the others did.
+    fn of(&self, arms: &[Arm]) -> f64 {
+        let least = |name: &str| self.least.get(name).copied().unwrap_or(0.0);
+        let (seen, expected) =
+            self.seen.iter().fold((0.0, 0.0), |(seen, sum), (name, one)| (seen + one, sum + least(name)));
+        let factor = if expected > 0.0 { seen / expected } else { 1.0 };
+        let one = |arm: &Arm| self.seen.get(arm.name).copied().unwrap_or(least(arm.name) * factor);
+        arms.iter().map(one).sum()
+    }
+}
+
+fn say(line: &str) {
+    // A closed standard error is no reason to give up.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// `round 1 of 2, arm 3 of 9: mps, 10 s … about 3m 20s left`.
+fn progress(settings: &Settings, round: usize, place: usize, arm: &Arm, rest: Duration) -> String {
+    format!(
+        "round {} of {}, arm {} of {}: {} … about {} left",
+        round + 1,
+        settings.rounds,
+        place + 1,
+        settings.arms.len(),
+        arm.name,
+        quantity::age(rest.as_secs_f64()),
+    )
+}
+
+/// What came of it, in a line.
+fn outcome(run: &ArmRun) -> String {
+    if let Some(failure) = &run.failure {
+        return format!("  {} has no figures: {failure}", run.arm);
+    }
+    let stretches = run.stretches.iter().map(stretch_in_words);
+    format!("  {} ({:.1} s)", stretches.collect::<Vec<_>>().join("; "), run.seconds)
+}
+
+fn stretch_in_words(stretch: &Stretch) -> String {
+    let words = stretch.programs.iter().map(|program| match &program.figures {
+        Some(Figures::Requests(found)) => {
+            format!("{} p50 {:.2} p99 {:.2} ms", program.program, found.p50_ms, found.p99_ms)
+        }
+        Some(Figures::Steps(found)) => {
+            format!("{} {} steps/s", program.program, quantity::number(found.per_second))
+        }
+        None => format!("{} did too little", program.program),
+    });
+    let level = stretch.aggressiveness.map_or(String::new(), |level| format!("at {level}: "));
+    format!("{level}{}", words.collect::<Vec<_>>().join(", "))
+}
+
+pub(crate) fn rounds_in_words(rounds: usize) -> String {
+    if rounds == 1 { "round".to_string() } else { format!("{rounds} rounds") }
+}
+
+impl ArmRun {
+    /// One for which there was no time.
+    fn left_out(arm: &'static str, round: usize) -> Self {
+        let failure = Some("no time is left for it: raise --limit, or lower --seconds".to_string());
+        Self { arm, round, seconds: 0.0, stretches: Vec::new(), failure, tenants: Vec::new(), samples: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::summary::tests as examples;
+    use super::*;
+
+    #[test]
+    fn what_was_not_seen_takes_as_much_longer_as_what_was() {
+        let arms = examples::arms();
+        let least: BTreeMap<_, _> = arms.iter().map(|arm| (arm.name, 10.0)).collect();
+        let mut estimates = Estimates { seen: BTreeMap::new(), least };
+        assert!((estimates.of(&arms) - 30.0).abs() < 1e-9);
+        let mut run = examples::run("mps", 1, 1.0, 1.0, None);
+        run.seconds = 15.0;
+        estimates.learn(&arms[1], &run);
+        assert!((estimates.of(&arms) - 45.0).abs() < 1e-9);
+        run.failure = Some("it broke".to_string());
+        run.seconds = 0.1;
+        estimates.learn(&arms[1], &run);
+        assert!((estimates.of(&arms[1..2]) - 15.0).abs() < 1e-9, "how long it took to fail says nothing");
+    }
+
+    #[test]
+    fn what_came_of_an_arm_is_one_line() {
+        let run = examples::run("mps", 1, 2.5, 9.0, None);
+        assert_eq!(outcome(&run), "  serve p50 2.50 p99 2.50 ms, train 9.00 steps/s (1.0 s)");
+        let level = examples::run("fair", 1, 2.5, 9.0, Some(0.25));
+        assert!(outcome(&level).starts_with("  at 0.25: serve p50"), "{}", outcome(&level));
+        let left_out = outcome(&ArmRun::left_out("mps", 1));
+        assert!(
+            left_out.starts_with("  mps has no figures: no time is left") && !left_out.contains('\n'),
+            "{left_out}"
+        );
+    }
+}

@@ -1,0 +1,346 @@
+//! One arm after the other: what is to lie under the programs is put up, they run, and all is taken down again.
+
+use super::arm::{Arm, Way};
+use super::figures::{Figures, Window, figures};
+use super::flags::Settings;
+use super::identity::{Identity, compare};
+use super::measured::Measured;
+use super::mps::Mps;
+use super::output::Output;
+use super::own_daemon::{Configuration, OwnDaemon, OwnDaemonError};
+use super::sampler::{self, Sample, TenantSeen};
+use super::scenario::{Device, Program, ProgramFiles};
+use super::session::{Done, Session, SessionError};
+use super::workloads;
+use crate::program::Signals;
+use crate::{part, shim};
+use detshare_api::Class;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+/// An arm in one round.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct ArmRun {
+    pub(crate) arm: &'static str,
+    /// From 1.
+    pub(crate) round: usize,
+    /// How long all of it took, with setting up.
+    pub(crate) seconds: f64,
+    /// One for each stretch; usually there is one.
+    pub(crate) stretches: Vec<Stretch>,
+    /// Why there are no figures, and what to do.
+    pub(crate) failure: Option<String>,
+    /// What was seen of its tenants, if they were any.
+    pub(crate) tenants: Vec<TenantSeen>,
+    #[serde(skip)]
+    pub(crate) samples: Vec<Sample>,
+}
+
+/// What the programs of an arm did in a stretch of time.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Stretch {
+    pub(crate) aggressiveness: Option<f64>,
+    pub(crate) programs: Vec<ProgramRun>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct ProgramRun {
+    pub(crate) program: &'static str,
+    pub(crate) class: Class,
+    /// Nothing if it did too little in that time.
+    pub(crate) figures: Option<Figures>,
+    /// Whether it computed what it computes alone, over the whole run.
+    pub(crate) bits: Identity,
+}
+
+/// What all arms have in common.
+#[derive(Debug)]
+pub(crate) struct Runner<'a> {
+    pub(crate) settings: &'a Settings,
+    /// Where the programs are.
+    pub(crate) workloads: PathBuf,
+    pub(crate) scratch: &'a Path,
+    pub(crate) signals: &'a Signals,
+    /// When everything is to be over.
+    pub(crate) deadline: Instant,
+    /// What each program did alone, at first.
+    alone: BTreeMap<&'static str, Output>,
+}
+
+/// What lies under the programs.
+#[derive(Debug)]
+enum Ground {
+    Bare,
+    Mps(Mps),
+    Daemon(OwnDaemon),
+}
+
+impl<'a> Runner<'a> {
+    pub(crate) fn new(
+        settings: &'a Settings,
+        workloads: PathBuf,
+        scratch: &'a Path,
+        signals: &'a Signals,
+        deadline: Instant,
+    ) -> Self {
+        Self { settings, workloads, scratch, signals, deadline, alone: BTreeMap::new() }
+    }
+
+    /// Runs it; an error only if we are to end.
+    pub(crate) fn run(&mut self, arm: Arm, round: usize) -> Result<ArmRun, SessionError> {
+        let begun = Instant::now();
+        let folder = self.scratch.join(arm.name);
+        let mut samples = Vec::new();
+        let ran = self.measure(arm, &folder, &mut samples);
+        let _ = std::fs::remove_dir_all(&folder);
+        let (stretches, failure) = match ran {
+            Ok(stretches) => (stretches, None),
+            Err(error @ SessionError::Interrupted { .. }) => return Err(error),
+            Err(error) => (Vec::new(), Some(error.to_string())),
+        };
+        let seconds = begun.elapsed().as_secs_f64();
+        Ok(ArmRun { arm: arm.name, round, seconds, stretches, failure, tenants: sampler::seen(&samples), samples })
+    }
+
+    fn measure(&mut self, arm: Arm, folder: &Path, samples: &mut Vec<Sample>) -> Result<Vec<Stretch>, SessionError> {
+        std::fs::create_dir_all(folder)?;
+        let levels = self.settings.levels(&arm);
+        let ground = self.put_up(arm, &levels, folder)?;
+        let all: Vec<&'static Program> = self.settings.scenario.programs.iter().collect();
+        let groups: Vec<&[&'static Program]> =
+            if arm.is_alone { all.iter().map(std::slice::from_ref).collect() } else { vec![&all] };
+        let mut stretches: Vec<Stretch> =
+            levels.iter().map(|level| Stretch { aggressiveness: *level, programs: Vec::new() }).collect();
+        for programs in groups {
+            let done = self.session(arm, &ground, programs, &levels, folder, samples)?;
+            self.note(arm, programs, &done, &mut stretches)?;
+        }
+        Ok(stretches)
+    }
+
+    fn put_up(&self, arm: Arm, levels: &[Option<f64>], folder: &Path) -> Result<Ground, SessionError> {
+        Ok(match arm.way {
+            Way::Bare => Ground::Bare,
+            Way::Mps { .. } | Way::Fixed { .. } => Ground::Mps(Mps::start(folder)?),
+            Way::DetShare { policy } => {
+                Ground::Daemon(OwnDaemon::start(folder, &self.configuration(policy, levels[0]))?)
+            }
+        })
+    }
+
+    fn configuration(&self, policy: &'static str, aggressiveness: Option<f64>) -> Configuration {
+        Configuration { policy, isolation: self.settings.isolation(), aggressiveness }
+    }
+
+    /// Runs these programs at the same time.
+    fn session(
+        &self,
+        arm: Arm,
+        ground: &Ground,
+        programs: &[&'static Program],
+        levels: &[Option<f64>],
+        folder: &Path,
+        samples: &mut Vec<Sample>,
+    ) -> Result<Done, SessionError> {
+        let stretches = levels.len();
+        let seconds = self.settings.seconds * u32::try_from(stretches).unwrap_or(1);
+        let sampler = match ground {
+            Ground::Daemon(daemon) => Some(daemon.sampler()?),
+            Ground::Bare | Ground::Mps(_) => None,
+        };
+        let mut started = Vec::new();
+        for program in programs {
+            let folder = folder.join(program.name);
+            let files = Measured::files(program, &folder)?;
+            let mut command = self.command(arm, ground, program, seconds, &files, &folder)?;
+            started.push(Measured::start(program, files, &folder, &mut command)?);
+        }
+        let check = |started: &[Measured]| match ground {
+            Ground::Mps(mps) => {
+                let clients: Vec<_> = started.iter().map(|one| (one.program.name, one.pid())).collect();
+                Ok(mps.expect_clients(&clients)?)
+            }
+            Ground::Bare | Ground::Daemon(_) => Ok(()),
+        };
+        let next = |number: usize| match (ground, arm.way) {
+            (Ground::Daemon(daemon), Way::DetShare { policy }) => {
+                Ok(daemon.change(&self.configuration(policy, levels[number]))?)
+            }
+            _ => Ok(()),
+        };
+        let session =
+            Session { signals: self.signals, deadline: self.deadline, seconds: self.settings.seconds, stretches };
+        let done = session.run(started, check, next)?;
+        if let Way::Fixed { width } = arm.way {
+            for program in programs {
+                expect_lane(program, self.fixed_lane(program, width), &folder.join(program.name))?;
+            }
+        }
+        if let Some(sampler) = sampler {
+            let seen = sampler.stop();
+            expect_tenants(programs, &seen, ground)?;
+            samples.extend(seen);
+        }
+        Ok(done)
+    }
+
+    fn command(
+        &self,
+        arm: Arm,
+        ground: &Ground,
+        program: &Program,
+        seconds: u32,
+        files: &ProgramFiles,
+        folder: &Path,
+    ) -> Result<Command, SessionError> {
+        let words = workloads::words(&self.workloads, program);
+        let is_soft = self.settings.scenario.device == Device::Soft;
+        let mut command = match arm.way {
+            Way::Bare | Way::Mps { .. } | Way::Fixed { .. } => Command::new(&words[0]),
+            Way::DetShare { .. } => Command::new(std::env::current_exe()?),
+        };
+        workloads::clean(&mut command);
+        if is_soft {
+            command.envs(workloads::SOFT_GPU).env_remove("DETSHARE_DRIVER");
+        }
+        match ground {
+            Ground::Bare if is_soft => drop(command.env("LD_LIBRARY_PATH", self.software_gpu()?)),
+            Ground::Bare => {}
+            Ground::Mps(mps) => drop(command.envs(mps.environment())),
+            Ground::Daemon(daemon) => drop(command.envs(daemon.environment())),
+        }
+        match arm.way {
+            Way::Bare | Way::Mps { priority: false } => drop(command.args(&words[1..])),
+            Way::Mps { priority: true } => {
+                command.args(&words[1..]).env("CUDA_MPS_CLIENT_PRIORITY", client_priority(program.class));
+            }
+            Way::Fixed { width } => {
+                command.args(&words[1..]).env("LD_PRELOAD", shim::preload(&shim::find()?, None));
+                command.env("DETSHARE_SCHEDULE", self.fixed_lane(program, width));
+                command.env("DETSHARE_STATS", folder.join(STATS));
+            }
+            Way::DetShare { .. } => {
+                command.args(["run", "--class", program.class.name(), "--name", program.name]);
+                command.args(if is_soft { &["--device", "soft"][..] } else { &[] }).arg("--").args(&words);
+            }
+        }
+        command.args(program.arguments(seconds, files));
+        Ok(command)
+    }
+
+    /// The lane that it has for good.
+    fn fixed_lane(&self, program: &Program, width: u32) -> String {
+        let side = if self.settings.scenario.is_in_front(program) { "front" } else { "rest" };
+        format!("{side}{width}")
+    }
+
+    /// A folder in which the software GPU has the driver's name.
+    fn software_gpu(&self) -> Result<PathBuf, SessionError> {
+        let folder = self.scratch.join("driver");
+        let link = folder.join("libcuda.so.1");
+        if !link.exists() {
+            std::fs::create_dir_all(&folder)?;
+            std::os::unix::fs::symlink(part::SOFTGPU.find()?, &link)?;
+        }
+        Ok(folder)
+    }
+
+    /// Takes what the programs did into the stretches.
+    fn note(
+        &mut self,
+        arm: Arm,
+        programs: &[&'static Program],
+        done: &Done,
+        stretches: &mut [Stretch],
+    ) -> Result<(), SessionError> {
+        let outputs: Vec<&Output> = done.outputs.iter().collect();
+        let common = Window::of(&outputs).ok_or(SessionError::NoWindow)?;
+        for (program, output) in programs.iter().zip(&done.outputs) {
+            let bits = self.identity(arm, program, output);
+            for (number, stretch) in stretches.iter_mut().enumerate() {
+                let window = done.windows.get(number).and_then(|window| window.within(common));
+                stretch.programs.push(ProgramRun {
+                    program: program.name,
+                    class: program.class,
+                    figures: window.and_then(|window| figures(output, window)),
+                    bits: bits.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn identity(&mut self, arm: Arm, program: &Program, output: &Output) -> Identity {
+        match self.alone.get(program.name) {
+            Some(alone) => compare(alone, output),
+            None if arm.name == super::arm::ALONE => {
+                self.alone.insert(program.name, output.clone());
+                Identity::Reference
+            }
+            None => Identity::unknown("there is no run alone to compare it with"),
+        }
+    }
+}
+
+/// A hint to MPS: 0 is normal, 1 is below.
+fn client_priority(class: Class) -> &'static str {
+    match class {
+        Class::Latency => "0",
+        Class::BestEffort => "1",
+    }
+}
+
+/// Where the shim writes what it did; `%p` becomes the process.
+const STATS: &str = "%p.stats";
+
+/// That the shim could put it on its lane: where there is none, a program runs all the same, on all SMs.
+fn expect_lane(program: &Program, lane: String, folder: &Path) -> Result<(), SessionError> {
+    let files = folder.read_dir()?.filter_map(Result::ok).map(|entry| entry.path());
+    let stats = files.filter(|path| path.extension().is_some_and(|extension| extension == "stats"));
+    let texts = stats.filter_map(|path| std::fs::read_to_string(path).ok());
+    if texts.into_iter().any(|text| has_launches(&text, &lane)) {
+        return Ok(());
+    }
+    Err(SessionError::NoLane { program: program.name, lane })
+}
+
+/// Whether the shim counts launches on that lane.
+fn has_launches(stats: &str, lane: &str) -> bool {
+    let stats: serde_json::Value = serde_json::from_str(stats).unwrap_or_default();
+    let lanes = stats["lanes"]["each"].as_array();
+    let is_used = |one: &serde_json::Value| one["name"] == lane && one["launches"].as_u64().is_some_and(|all| all > 0);
+    lanes.is_some_and(|lanes| lanes.iter().any(is_used))
+}
+
+/// That all programs were tenants, and clients of MPS where there is one: one that is not runs all the same.
+fn expect_tenants(programs: &[&Program], seen: &[Sample], ground: &Ground) -> Result<(), OwnDaemonError> {
+    let has_mps = matches!(ground, Ground::Daemon(daemon) if daemon.has_mps());
+    for program in programs {
+        let mut mine = seen.iter().filter(|sample| sample.tenant == program.name).peekable();
+        let name = || program.name.to_string();
+        if mine.peek().is_none() {
+            return Err(OwnDaemonError::NoTenant { program: name() });
+        }
+        if has_mps && mine.filter_map(|sample| sample.mps_client).next_back() == Some(false) {
+            return Err(OwnDaemonError::NoClient { program: name() });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_that_was_used_is_in_the_stats() {
+        let stats = r#"{"lanes":{"moves":0,"each":[{"name":"full","launches":9},{"name":"front64","launches":7},
+            {"name":"rest64","launches":0}]}}"#;
+        assert!(has_launches(stats, "front64"));
+        assert!(!has_launches(stats, "rest64") && !has_launches(stats, "front96"));
+        assert!(!has_launches("{}", "front64") && !has_launches("nonsense", "front64"));
+    }
+}

@@ -1,0 +1,169 @@
+//! Programs that run at the same time, from their start to what they did.
+//!
+//! They are started, waited for until all are set up, and told to begin together. When the latency programs have answered
+//! all their requests, the others are told to stop; where there are none, all are when the time is over.
+
+use super::clock;
+use super::figures::Window;
+use super::measured::{Measured, MeasuredError};
+use super::mps::MpsError;
+use super::output::Output;
+use super::own_daemon::OwnDaemonError;
+use super::process::PAUSE;
+use super::scenario::WARM_UP_SECONDS;
+use crate::program::Signals;
+use crate::{part, shim};
+use detshare_api::Class;
+use signal_hook::consts::SIGCHLD;
+use std::time::{Duration, Instant};
+
+/// How long programs may take to set themselves up: a framework is loaded, and a model is made.
+const LONGEST_SET_UP: Duration = Duration::from_secs(120);
+/// How long they may take to end when they are told to: results are digested then.
+const LONGEST_STOP: Duration = Duration::from_secs(40);
+/// What a stretch is longer by that has requests in it that do not count.
+const WARM_UP: Duration = Duration::from_secs(WARM_UP_SECONDS as u64);
+/// Times the measured seconds after which requests that are still not answered are given up.
+const PATIENCE: u32 = 2;
+
+/// Why an arm has no figures.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SessionError {
+    #[error(transparent)]
+    Part(#[from] part::FindError),
+    #[error(transparent)]
+    Shim(#[from] shim::FindError),
+    #[error(transparent)]
+    Mps(#[from] MpsError),
+    #[error(transparent)]
+    Daemon(#[from] OwnDaemonError),
+    #[error(transparent)]
+    Program(#[from] MeasuredError),
+    #[error("cannot prepare a folder for it: {0}; set TMPDIR to a folder that can be written to")]
+    Folder(#[from] std::io::Error),
+    #[error("{program} was not set up within {} s: try it by itself", LONGEST_SET_UP.as_secs())]
+    NotReady { program: &'static str },
+    #[error("{program} did not end in time: try it by itself, or raise --seconds")]
+    NotEnding { program: &'static str },
+    #[error("{program} did not run on {lane}: this GPU may have too few SMs for the arm, leave it out with --arms")]
+    NoLane { program: &'static str, lane: String },
+    #[error("the programs were never at work at the same time: raise --seconds")]
+    NoWindow,
+    #[error("cut short by --limit: raise it, or lower --seconds")]
+    Limit,
+    /// We were asked to end.
+    #[error("ended by signal {signal}")]
+    Interrupted { signal: i32 },
+}
+
+/// How long it lasts, and what happens meanwhile.
+pub(crate) struct Session<'a> {
+    pub(crate) signals: &'a Signals,
+    /// Not beyond this, whatever happens.
+    pub(crate) deadline: Instant,
+    /// How long each stretch lasts.
+    pub(crate) seconds: u32,
+    /// How many of them there are.
+    pub(crate) stretches: usize,
+}
+
+/// What programs did that ran at the same time.
+#[derive(Debug)]
+pub(crate) struct Done {
+    /// In the order in which they were started.
+    pub(crate) outputs: Vec<Output>,
+    /// One for each stretch.
+    pub(crate) windows: Vec<Window>,
+}
+
+impl Session<'_> {
+    /// Runs the programs, which were started. `check` is called when all are set up, and `next` at the beginning of each
+    /// stretch but the first, with its number.
+    pub(crate) fn run(
+        &self,
+        mut programs: Vec<Measured>,
+        check: impl FnOnce(&[Measured]) -> Result<(), SessionError>,
+        next: impl FnMut(usize) -> Result<(), SessionError>,
+    ) -> Result<Done, SessionError> {
+        self.set_up(&mut programs)?;
+        check(&programs)?;
+        programs.iter().try_for_each(Measured::begin)?;
+        let windows = self.work(&mut programs, next)?;
+        programs.iter().try_for_each(Measured::stop)?;
+        self.wait_for_the_end(&mut programs)?;
+        let outputs = programs.iter_mut().map(Measured::output).collect::<Result<_, _>>()?;
+        Ok(Done { outputs, windows })
+    }
+
+    fn set_up(&self, programs: &mut [Measured]) -> Result<(), SessionError> {
+        let until = Instant::now() + LONGEST_SET_UP;
+        while !programs.iter().all(Measured::is_ready) {
+            for program in programs.iter_mut() {
+                let has_ended = program.has_ended()?;
+                if !program.is_ready() && (has_ended || Instant::now() >= until) {
+                    return Err(SessionError::NotReady { program: program.program.name });
+                }
+            }
+            self.pause()?;
+        }
+        Ok(())
+    }
+
+    /// Until there is nothing to measure any more; returns when each stretch was.
+    fn work(
+        &self,
+        programs: &mut [Measured],
+        mut next: impl FnMut(usize) -> Result<(), SessionError>,
+    ) -> Result<Vec<Window>, SessionError> {
+        let begun = Instant::now();
+        let stretch = Duration::from_secs(self.seconds.into());
+        // When the stretch with that number is over.
+        let end_of = |number: usize| stretch * u32::try_from(number + 1).unwrap_or(u32::MAX) + WARM_UP;
+        let has_latency = programs.iter().any(|program| program.program.class == Class::Latency);
+        let longest = end_of(self.stretches - 1) * if has_latency { PATIENCE } else { 1 };
+        let mut windows = vec![Window::EVER];
+        loop {
+            let mut at_work = 0;
+            for program in programs.iter_mut() {
+                let counts = program.program.class == Class::Latency || !has_latency;
+                at_work += usize::from(!program.has_ended()? && counts);
+            }
+            if at_work == 0 || begun.elapsed() >= longest {
+                return Ok(windows);
+            }
+            let number = windows.len();
+            if number < self.stretches && begun.elapsed() >= end_of(number - 1) {
+                windows[number - 1].to = clock::now();
+                next(number)?;
+                windows.push(Window { from: clock::now(), to: f64::INFINITY });
+            }
+            self.pause()?;
+        }
+    }
+
+    fn wait_for_the_end(&self, programs: &mut [Measured]) -> Result<(), SessionError> {
+        // Those that cannot be told to stop have as much left to do as was measured, or a few times that.
+        let measured = Duration::from_secs(self.seconds.into()) * u32::try_from(self.stretches).unwrap_or(1);
+        let until = Instant::now() + LONGEST_STOP + measured * PATIENCE * PATIENCE;
+        for program in programs {
+            while !program.has_ended()? {
+                if Instant::now() >= until {
+                    return Err(SessionError::NotEnding { program: program.program.name });
+                }
+                self.pause()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Until a program ends, or a moment has passed.
+    fn pause(&self) -> Result<(), SessionError> {
+        if Instant::now() >= self.deadline {
+            return Err(SessionError::Limit);
+        }
+        match self.signals.next(Some(Instant::now() + PAUSE)) {
+            None | Some(SIGCHLD) => Ok(()),
+            Some(signal) => Err(SessionError::Interrupted { signal }),
+        }
+    }
+}

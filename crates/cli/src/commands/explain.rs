@@ -1,0 +1,104 @@
+//! `detshare explain`: why a tenant's launches went as they did.
+
+use crate::daemon::{self, DaemonError};
+use crate::quantity;
+use crate::table::{self, Align, Format, OutputError};
+use clap::Args;
+use detshare_api::{DecisionMade, Explanation};
+
+/// Show a tenant's last decisions: which launches ran where, which were held, for how long and why
+///
+/// Decisions are written down where there is something to decide: while a policy makes way for latency tenants, or holds a
+/// launch. "predicted" is what a kernel was expected to take, "measured" what it took the last time it was measured.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The tenant's name or process, as `detshare ps` shows them
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    /// How many of the last decisions
+    #[arg(long, value_name = "COUNT", default_value_t = 20)]
+    last: usize,
+
+    /// How to print them
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    format: Format,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ExplainError {
+    #[error(transparent)]
+    Daemon(#[from] DaemonError),
+    #[error(transparent)]
+    Output(#[from] OutputError),
+}
+
+impl ExplainError {
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Daemon(error) => error.exit_code(),
+            Self::Output(error) => error.exit_code(),
+        }
+    }
+}
+
+const HEADINGS: [(&str, Align); 7] = [
+    ("ago", Align::Right),
+    ("kernel", Align::Left),
+    ("SMs", Align::Right),
+    ("predicted", Align::Right),
+    ("measured", Align::Right),
+    ("held", Align::Right),
+    ("why", Align::Left),
+];
+
+/// Prints them.
+pub(crate) fn run(arguments: Arguments) -> Result<u8, ExplainError> {
+    let mut explanation = daemon::client()?.explain(&arguments.name).map_err(DaemonError::from)?;
+    let first = explanation.decisions.len().saturating_sub(arguments.last);
+    explanation.decisions.drain(..first);
+    table::print(&match arguments.format {
+        Format::Table => for_people(&explanation),
+        Format::Json => table::json(&explanation),
+        Format::Csv => {
+            table::csv(HEADINGS.map(|(heading, _)| heading), &explanation.decisions.iter().map(row).collect::<Vec<_>>())
+        }
+    })?;
+    Ok(0)
+}
+
+fn for_people(explanation: &Explanation) -> String {
+    let Explanation { tenant, policy, aggressiveness, decisions } = explanation;
+    let name = table::harmless(&tenant.name);
+    let mut text = format!("{name}, {}, policy {policy}, aggressiveness {aggressiveness}\n", tenant.class);
+    if tenant.quarantined {
+        text.push_str("quarantined: its kernels keep running over three times as long as predicted\n");
+    }
+    if decisions.is_empty() {
+        text.push_str("nothing had to be decided: it runs as if alone\n");
+        return text;
+    }
+    text.push_str(&table::columns(HEADINGS, &decisions.iter().map(row).collect::<Vec<_>>()));
+    text
+}
+
+fn row(decision: &DecisionMade) -> [String; HEADINGS.len()] {
+    let time = quantity::nanoseconds;
+    let known = |ns: Option<u64>| ns.map_or_else(|| "-".to_string(), time);
+    let kernel = decision.kernel.as_deref().unwrap_or("not measured yet");
+    let why = match (&decision.held_for, &decision.because_of) {
+        (Some(held_for), Some(tenant)) => format!("{held_for} ({tenant}); then {}", decision.reason),
+        (Some(held_for), None) => format!("{held_for}; then {}", decision.reason),
+        (None, _) => decision.reason.clone(),
+    };
+    [
+        time(decision.ago_ns),
+        kernel.chars().take(40).collect(),
+        decision.lane_width.to_string(),
+        known(decision.predicted_ns),
+        known(decision.measured_ns),
+        if decision.held_ns == 0 { "-".to_string() } else { time(decision.held_ns) },
+        why,
+    ]
+}

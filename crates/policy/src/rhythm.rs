@@ -1,0 +1,238 @@
+//! When a tenant's next step is due, learned from when its steps began and ended.
+//!
+//! Programs are regular in two ways: they begin at even distances (a loop with a clock), or they pause evenly after each
+//! step (a loop with a sleep). Both are followed, and the steadier one predicts. What is neither comes at random, and of
+//! that only the mean pause is known. A few of the last steps count, so a program that changes its habits is forgotten
+//! soon; at once, if its steps keep coming at other times than predicted.
+
+use crate::Rhythm;
+
+/// Steps that count.
+const LAST: usize = 16;
+/// Fewer tell nothing.
+const FEWEST: usize = 4;
+/// Predictions that were wrong in a row, until everything before is forgotten.
+const WRONG: u32 = 3;
+/// As far off is never wrong: timers and threads are late by this much.
+const JITTER_NS: u64 = 50_000;
+/// Steady is what varies by no more than this part of itself.
+const STEADY_PART: u64 = 8;
+
+/// The last few of a kind of distance.
+#[derive(Debug, Clone, Copy)]
+struct Distances {
+    last: [u64; LAST],
+    count: usize,
+}
+
+/// What distances are like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Habit {
+    middle_ns: u64,
+    /// Nine of ten are no further from the middle.
+    spread_ns: u64,
+}
+
+impl Distances {
+    const NONE: Self = Self { last: [0; LAST], count: 0 };
+
+    fn add(&mut self, ns: u64) {
+        self.last[self.count % LAST] = ns;
+        self.count += 1;
+    }
+
+    fn known(&self) -> usize {
+        self.count.min(LAST)
+    }
+
+    /// Keeps the newest alone.
+    fn forget(&mut self, keep: usize) {
+        let kept: [u64; LAST] = core::array::from_fn(|back| self.last[(self.count + LAST - 1 - back) % LAST]);
+        let keep = keep.min(self.known());
+        *self = Self::NONE;
+        kept[..keep].iter().rev().for_each(|ns| self.add(*ns));
+    }
+
+    fn habit(&self) -> Option<Habit> {
+        let known = self.known();
+        if known < FEWEST {
+            return None;
+        }
+        let mut sorted = self.last;
+        let sorted = &mut sorted[..known];
+        sorted.sort_unstable();
+        let middle_ns = sorted[known / 2];
+        sorted.iter_mut().for_each(|ns| *ns = ns.abs_diff(middle_ns));
+        sorted.sort_unstable();
+        Some(Habit { middle_ns, spread_ns: sorted[(known - 1) * 9 / 10] })
+    }
+
+    fn mean(&self) -> u64 {
+        let known = self.known();
+        let sum = self.last[..known].iter().fold(0_u64, |sum, ns| sum.saturating_add(*ns));
+        sum / u64::try_from(known.max(1)).unwrap_or(1)
+    }
+}
+
+impl Habit {
+    fn is_steady(self) -> bool {
+        self.spread_ns <= (self.middle_ns / STEADY_PART).max(JITTER_NS)
+    }
+}
+
+/// What one tenant's steps were like so far.
+#[derive(Debug, Clone)]
+pub struct Learner {
+    began_ns: Option<u64>,
+    ended_ns: Option<u64>,
+    periods: Distances,
+    pauses: Distances,
+    lengths: Distances,
+    due_ns: Option<u64>,
+    spread_ns: u64,
+    wrong: u32,
+}
+
+impl Default for Learner {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Learner {
+    /// Nothing seen yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            began_ns: None,
+            ended_ns: None,
+            periods: Distances::NONE,
+            pauses: Distances::NONE,
+            lengths: Distances::NONE,
+            due_ns: None,
+            spread_ns: 0,
+            wrong: 0,
+        }
+    }
+
+    /// A step has begun.
+    pub fn began(&mut self, now_ns: u64) {
+        if let Some(before) = self.began_ns.replace(now_ns) {
+            self.periods.add(now_ns.saturating_sub(before));
+        }
+        if let Some(before) = self.ended_ns {
+            self.pauses.add(now_ns.saturating_sub(before));
+        }
+        let is_wrong = |due: u64| now_ns.abs_diff(due) > self.spread_ns.saturating_mul(4).max(JITTER_NS * 2);
+        self.wrong = if self.due_ns.is_some_and(is_wrong) { self.wrong + 1 } else { 0 };
+        if self.wrong >= WRONG {
+            self.wrong = 0;
+            for distances in [&mut self.periods, &mut self.pauses] {
+                distances.forget(WRONG as usize);
+            }
+        }
+    }
+
+    /// The step that has begun is over.
+    pub fn ended(&mut self, now_ns: u64) {
+        self.ended_ns = Some(now_ns);
+        if let Some(began) = self.began_ns {
+            self.lengths.add(now_ns.saturating_sub(began));
+        }
+        let from = |start: Option<u64>, distances: &Distances| {
+            let habit = distances.habit().filter(|habit| habit.is_steady())?;
+            // An end that comes after the next step should have begun says nothing of a clock's beat.
+            let due = start?.saturating_add(habit.middle_ns);
+            Some((habit.spread_ns, due)).filter(|_| due > now_ns)
+        };
+        let best = from(self.began_ns, &self.periods).into_iter().chain(from(Some(now_ns), &self.pauses)).min();
+        self.due_ns = best.map(|(_, due)| due);
+        self.spread_ns = best.map_or(0, |(spread, _)| spread);
+    }
+
+    /// What is known now. The next step is due only between two steps.
+    #[must_use]
+    pub fn rhythm(&self) -> Rhythm {
+        let lasts_ns = self.lengths.habit().map_or_else(|| self.lengths.mean(), |habit| habit.middle_ns);
+        Rhythm { due_ns: self.due_ns, spread_ns: self.spread_ns, gap_ns: self.pauses.mean(), lasts_ns }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// Steps that begin at these times and last so long; how far each was from when it was due.
+    fn errors(learner: &mut Learner, steps: impl IntoIterator<Item = (u64, u64)>) -> Vec<Option<u64>> {
+        let mut errors = Vec::new();
+        for (began, lasts) in steps {
+            errors.push(learner.rhythm().due_ns.map(|due| due.abs_diff(began)));
+            learner.began(began);
+            learner.ended(began + lasts);
+        }
+        errors
+    }
+
+    /// A number that looks random, below `below`.
+    fn noise(i: u64, below: u64) -> u64 {
+        let mixed = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed ^ mixed >> 31).wrapping_mul(0xbf58_476d_1ce4_e5b9) % below
+    }
+
+    #[test]
+    fn a_beat_is_known_to_a_tenth_of_a_millisecond() {
+        let steps = (0..200).map(|i| (10 * MS + i * 6 * MS + noise(i, 40_000), MS + noise(i + 7, 400_000)));
+        let errors = errors(&mut Learner::new(), steps);
+        assert!(errors[8..].iter().all(|error| error.is_some_and(|ns| ns < 100_000)), "{errors:?}");
+    }
+
+    #[test]
+    fn even_pauses_are_known_too() {
+        let mut at = MS;
+        let steps = (0..200).map(|i| {
+            let lasts = MS + noise(i, 3 * MS);
+            let began = at;
+            at += lasts + 5 * MS + noise(i + 3, 60_000);
+            (began, lasts)
+        });
+        let errors = errors(&mut Learner::new(), steps);
+        assert!(errors[8..].iter().all(|error| error.is_some_and(|ns| ns < 100_000)), "{errors:?}");
+    }
+
+    #[test]
+    fn random_arrivals_are_not_predicted_but_their_mean_is_known() {
+        let mut at = MS;
+        let mut learner = Learner::new();
+        let mut predicted = 0;
+        for i in 0..400 {
+            predicted += u32::from(learner.rhythm().due_ns.is_some());
+            learner.began(at);
+            learner.ended(at + MS);
+            at += MS + noise(i, 10 * MS);
+        }
+        assert!(predicted < 20, "{predicted} of 400");
+        assert!((3 * MS..7 * MS).contains(&learner.rhythm().gap_ns), "{:?}", learner.rhythm());
+    }
+
+    #[test]
+    fn new_habits_replace_old_ones() {
+        let mut learner = Learner::new();
+        errors(&mut learner, (0..100).map(|i| (i * 6 * MS, MS)));
+        let after = errors(&mut learner, (0..40).map(|i| (600 * MS + i * 10 * MS, 5 * MS)));
+        assert!(after[12..].iter().all(|error| *error == Some(0)), "{after:?}");
+        assert_eq!(learner.rhythm().lasts_ns, 5 * MS);
+    }
+
+    #[test]
+    fn clocks_that_jump_do_no_harm() {
+        let mut learner = Learner::new();
+        for at in [u64::MAX, 0, 5, u64::MAX - 1, 3 * MS, 3 * MS, 0] {
+            learner.began(at);
+            learner.ended(at.wrapping_add(MS));
+            let rhythm = learner.rhythm();
+            assert!(rhythm.due_ns.is_none() || rhythm.spread_ns < u64::MAX);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Latency tenants as if alone, the others in what is left.
+//!
+//! Latency tenants are never held and have all SMs. A best-effort launch is held while one of them has a step under way,
+//! and before a step that is due if it would still be running then: that is known from what it takes and from what is in
+//! flight before it. Where steps come at random nobody knows when; then little is kept in flight, so that little is in the
+//! way when one comes. How much of all this is risked is the dial's: at 0 a launch must be over well before a step is due;
+//! in the middle compute-bound kernels run beside steps, on a few SMs; at 1 nothing is held.
+//!
+//! Whoever gets less than its least share runs all the same, on a few SMs where there are lanes.
+
+use crate::{Bound, Class, Dial, Lane, Launch, Member, Reason, Until, Verdict, View};
+
+/// How long after it was due a step is still waited for, beyond its spread: then the tenant has changed its ways.
+const PATIENCE_NS: u64 = 100_000;
+/// A prediction that lies further from what happens than this is of no use: it is as if steps came at random.
+const WIDEST_SPREAD_NS: u64 = 500_000;
+/// Holds are looked at again no later than this: what is predicted changes.
+const AGAIN_NS: u64 = 5_000_000;
+
+/// By how much a launch may overrun the time at which a step is due; below 0, how long before it must be over.
+fn overrun(dial: Dial) -> i64 {
+    const NEVER_DISTURB: i64 = -100_000;
+    dial.along(&[(0, NEVER_DISTURB), (250, 0), (500, 100_000), (750, 400_000), (1_000, 5_000_000)])
+}
+
+/// What may be in flight when another launch is made: it is in the way of a step that nobody expected. Where all steps are
+/// expected there can be more, so that the GPU never waits for the host.
+fn ahead(dial: Dial, is_surprised: bool) -> u64 {
+    let points: &[(u16, i64)] = if is_surprised {
+        &[(0, 50_000), (250, 150_000), (500, 400_000), (750, 1_000_000), (1_000, 20_000_000)]
+    } else {
+        &[(0, 300_000), (250, 400_000), (500, 600_000), (750, 1_000_000), (1_000, 20_000_000)]
+    };
+    dial.along(points).unsigned_abs()
+}
+
+/// What a prediction of so long a time may be short by.
+fn error(ns: u64) -> u64 {
+    const LEAST_NS: u64 = 10_000;
+    LEAST_NS + ns / 16
+}
+
+/// Whether a launch may run beside a step, on a few SMs.
+fn may_run_beside(dial: Dial, bound: Option<Bound>) -> bool {
+    const COMPUTE: Dial = Dial::new(500);
+    const ANY: Dial = Dial::new(750);
+    dial >= ANY || (dial >= COMPUTE && bound == Some(Bound::Compute))
+}
+
+pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
+    if view.me.class == Class::Latency {
+        return Verdict::run(Lane::Full, Reason::Urgent);
+    }
+    let urgent = || view.others.iter().filter(|other| other.class == Class::Latency);
+    if urgent().next().is_none() {
+        return Verdict::run(Lane::Full, Reason::Free);
+    }
+    if view.dial.thousandths() == Dial::MOST {
+        return Verdict::run(Lane::Full, Reason::Unbounded);
+    }
+    if view.share < view.least_share {
+        return Verdict::run(few(view), Reason::LeastShare);
+    }
+    if let Some(busy) = urgent().find(|other| other.wants()) {
+        let is_free = view.in_flight_ns <= ahead(view.dial, true);
+        if may_run_beside(view.dial, launch.bound) && !view.ladder.is_empty() && is_free {
+            return Verdict::run(few(view), Reason::Beside);
+        }
+        let until = Until::new(view.now_ns.saturating_add(AGAIN_NS), urgent());
+        return Verdict::hold(until, Reason::Busy, Some(busy.slot));
+    }
+    let is_surprised = urgent().any(|other| expected(other, view.now_ns).is_none());
+    let ahead = ahead(view.dial, is_surprised);
+    let takes_ns = view.in_flight_ns.saturating_add(launch.expected_ns());
+    let over_ns = view.now_ns.saturating_add(takes_ns).saturating_add(error(takes_ns));
+    let first = urgent().filter_map(|other| Some((expected(other, view.now_ns)?, other))).min_by_key(|(at, _)| *at);
+    if let Some((due, other)) = first
+        && over_ns > due.earliest_ns.saturating_add_signed(overrun(view.dial))
+    {
+        // What is longer than all pauses would never run: few SMs do the least harm.
+        let never_fits = other.rhythm.gap_ns != 0 && launch.expected_ns() > other.rhythm.gap_ns;
+        if never_fits && view.in_flight_ns <= ahead && !view.ladder.is_empty() {
+            return Verdict::run(few(view), Reason::Beside);
+        }
+        return Verdict::hold(until(view, due.latest_ns), Reason::Due, Some(other.slot));
+    }
+    if view.in_flight_ns > ahead {
+        let at_ns = view.now_ns.saturating_add(view.in_flight_ns - ahead);
+        return Verdict::hold(until(view, at_ns), Reason::InFlight, None);
+    }
+    if view.quarantined {
+        return Verdict::run(few(view), Reason::Quarantined);
+    }
+    Verdict::run(Lane::Full, if first.is_some() { Reason::Fits } else { Reason::Free })
+}
+
+/// A time that lies ahead, and no further than makes sense.
+fn until(view: &View<'_>, at_ns: u64) -> Until {
+    let (soonest, latest) = (view.now_ns.saturating_add(1), view.now_ns.saturating_add(AGAIN_NS));
+    Until::time(at_ns.clamp(soonest, latest))
+}
+
+/// When a step may begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Window {
+    earliest_ns: u64,
+    latest_ns: u64,
+}
+
+/// When the next step of a tenant is to be expected; nothing where it cannot be told, or it should have begun long ago.
+fn expected(member: &Member, now_ns: u64) -> Option<Window> {
+    let rhythm = &member.rhythm;
+    let due_ns = rhythm.due_ns.filter(|_| rhythm.spread_ns <= WIDEST_SPREAD_NS)?;
+    let latest_ns = due_ns.saturating_add(rhythm.spread_ns).saturating_add(PATIENCE_NS);
+    (now_ns < latest_ns).then(|| Window { earliest_ns: due_ns.saturating_sub(rhythm.spread_ns), latest_ns })
+}
+
+/// The narrowest lane; all SMs where there are no lanes.
+fn few(view: &View<'_>) -> Lane {
+    let last = view.ladder.len().checked_sub(1);
+    let (Some(last), Some(narrowest), Some(widest)) = (last, view.ladder.first(), view.ladder.last()) else {
+        return Lane::Full;
+    };
+    if view.quarantined && *narrowest < view.width.saturating_sub(*widest) {
+        Lane::Front { split: 0 }
+    } else {
+        Lane::Rest { split: last }
+    }
+}
