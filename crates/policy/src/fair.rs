@@ -32,9 +32,7 @@ fn in_turn<'a>(view: &View<'_>, lane: Lane, side: impl Iterator<Item = &'a Membe
 
 /// The split whose front is nearest to the front's share of the weights.
 fn best_split(view: &View<'_>) -> Option<usize> {
-    let weight = |members: &mut dyn Iterator<Item = &Member>| {
-        members.fold(0, |sum: u64, member| sum + u64::from(member.weight.max(1)))
-    };
+    let weight = |members: &mut dyn Iterator<Item = &Member>| members.fold(0, |sum: u64, member| sum + member.weight());
     let all = weight(&mut view.wanting());
     let front = weight(&mut view.wanting().filter(|member| is_in_front(view, member.slot)));
     let wanted = u64::from(view.width) * front / all.max(1);

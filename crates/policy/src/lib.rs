@@ -78,6 +78,12 @@ impl Member {
     const fn wants(&self) -> bool {
         self.busy || self.waiting
     }
+
+    /// Its weight, so that sums and products of weights stay far below 2⁶⁴.
+    fn weight(&self) -> u64 {
+        const MOST: u32 = 10_000;
+        u64::from(self.weight.clamp(1, MOST))
+    }
 }
 
 /// What a kernel needs most.

@@ -27,11 +27,24 @@ fn overrun(dial: Dial) -> i64 {
 /// expected there can be more, so that the GPU never waits for the host.
 fn ahead(dial: Dial, is_surprised: bool) -> u64 {
     let points: &[(u16, i64)] = if is_surprised {
-        &[(0, 50_000), (250, 150_000), (500, 400_000), (750, 1_000_000), (1_000, 20_000_000)]
+        &[(0, 40_000), (250, 80_000), (500, 300_000), (750, 1_000_000), (1_000, 20_000_000)]
     } else {
         &[(0, 300_000), (250, 400_000), (500, 600_000), (750, 1_000_000), (1_000, 20_000_000)]
     };
     dial.along(points).unsigned_abs()
+}
+
+/// How long before a step the GPU has to be left alone: where SMs cannot be partitioned tenants are time-sliced, and the
+/// driver takes its time to turn to another one.
+fn switch(view: &View<'_>) -> u64 {
+    const SWITCH_NS: u64 = 300_000;
+    if view.ladder.is_empty() { SWITCH_NS } else { 0 }
+}
+
+/// What may be in flight when another launch is made on a few SMs: it stays there when the step is over.
+fn room_beside(dial: Dial) -> u64 {
+    const MOST_NS: u64 = 300_000;
+    ahead(dial, true).min(MOST_NS)
 }
 
 /// What a prediction of so long a time may be short by.
@@ -59,11 +72,16 @@ pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
         return Verdict::run(Lane::Full, Reason::Unbounded);
     }
     if view.share < view.least_share {
+        let room = room_beside(view.dial);
+        if view.in_flight_ns > room {
+            let at_ns = view.now_ns.saturating_add(view.in_flight_ns - room);
+            return Verdict::hold(until(view, at_ns), Reason::InFlight, None);
+        }
         return Verdict::run(few(view), Reason::LeastShare);
     }
+    let has_room_beside = !view.ladder.is_empty() && view.in_flight_ns <= room_beside(view.dial);
     if let Some(busy) = urgent().find(|other| other.wants()) {
-        let is_free = view.in_flight_ns <= ahead(view.dial, true);
-        if may_run_beside(view.dial, launch.bound) && !view.ladder.is_empty() && is_free {
+        if may_run_beside(view.dial, launch.bound) && has_room_beside {
             return Verdict::run(few(view), Reason::Beside);
         }
         let until = Until::new(view.now_ns.saturating_add(AGAIN_NS), urgent());
@@ -75,7 +93,7 @@ pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
     let over_ns = view.now_ns.saturating_add(takes_ns).saturating_add(error(takes_ns));
     let first = urgent().filter_map(|other| Some((expected(other, view.now_ns)?, other))).min_by_key(|(at, _)| *at);
     if let Some((due, other)) = first
-        && over_ns > due.earliest_ns.saturating_add_signed(overrun(view.dial))
+        && over_ns.saturating_add(switch(view)) > due.earliest_ns.saturating_add_signed(overrun(view.dial))
     {
         // What is longer than all pauses would never run: few SMs do the least harm.
         let never_fits = other.rhythm.gap_ns != 0 && launch.expected_ns() > other.rhythm.gap_ns;

@@ -10,9 +10,6 @@ const CYCLE_NS: u64 = 16_000_000;
 /// The shortest turn: handing over takes some tens of microseconds.
 const SHORTEST_NS: u64 = 1_000_000;
 
-/// No weight counts for more.
-const MOST_WEIGHT: u32 = 10_000;
-
 /// A turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Turn {
@@ -24,13 +21,12 @@ pub(crate) struct Turn {
 
 /// Whose turn it is now among these, of whom the one that asks is one.
 pub(crate) fn now<'a>(view: &View<'_>, among: impl Iterator<Item = &'a Member> + Clone) -> Turn {
-    let weight = |member: &Member| u64::from(member.weight.clamp(1, MOST_WEIGHT));
-    let (count, total) = among.clone().fold((0, 0), |(count, total), member| (count + 1, total + weight(member)));
+    let (count, total) = among.clone().fold((0, 0), |(count, total), member| (count + 1, total + member.weight()));
     let cycle = CYCLE_NS.max(SHORTEST_NS * count);
     let (begun, into) = (view.now_ns - view.now_ns % cycle, view.now_ns % cycle);
     // The first whose share of the cycle ends after now. Shares are counted from the lowest slot up.
     let ends_of = |member: &Member| {
-        let upto = among.clone().filter(|other| other.slot <= member.slot).fold(0, |sum, other| sum + weight(other));
+        let upto = among.clone().filter(|other| other.slot <= member.slot).fold(0, |sum, other| sum + other.weight());
         // Far below 2⁶⁴: at most 64 tenants of weight 10,000 and a cycle of 64 ms.
         cycle * upto / total.max(1)
     };

@@ -104,10 +104,12 @@ macro_rules! bind {
         unsafe extern "C" fn $name($($parameter: $ty),*) -> CUresult {
             $count
             let _bound = bind::$how(CUstream(core::ptr::null_mut()), $default);
-            // SAFETY: the caller's own arguments for the function that it meant to call.
-            let code = unsafe { real(entry::$name)($($parameter),*) };
-            $(record!(code, CUstream(core::ptr::null_mut()), $default, None, $digest($($brought),*));)?
-            steps::waited(code)
+            steps::waited(|| {
+                // SAFETY: the caller's own arguments for the function that it meant to call.
+                let code = unsafe { real(entry::$name)($($parameter),*) };
+                $(record!(code, CUstream(core::ptr::null_mut()), $default, None, $digest($($brought),*));)?
+                code
+            })
         }
     };
 }
@@ -139,8 +141,7 @@ macro_rules! ask {
         unsafe extern "C" fn $name($($parameter: $ty),*) -> CUresult {
             $count
             // SAFETY: the caller's own arguments for the function that it meant to call.
-            let code = unsafe { real(entry::$name)($($parameter),*) };
-            steps::$after(code)
+            steps::$after(|| unsafe { real(entry::$name)($($parameter),*) })
         }
     };
 }
@@ -153,7 +154,7 @@ macro_rules! look {
             $count
             // SAFETY: the caller's own stream, or one that stands for it.
             let call = |stream| unsafe { real(entry::$name)(stream) };
-            steps::$after(if active() { bind::look($stream, $default, call) } else { call($stream) })
+            steps::$after(|| if active() { bind::look($stream, $default, call) } else { call($stream) })
         }
     };
 }

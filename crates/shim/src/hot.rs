@@ -13,6 +13,8 @@ pub(crate) struct Hot {
     pub(crate) captures: AtomicUsize,
     /// The number of the step that was last seen to begin.
     pub(crate) step: AtomicU32,
+    /// Threads of the program that wait for the GPU.
+    pub(crate) waiting: AtomicU32,
     /// Whether there is anything to bind. Off in a forked child, where the driver does not work.
     pub(crate) active: AtomicBool,
     /// Whether the policy wants to know what is in flight.
@@ -27,6 +29,7 @@ pub(crate) static HOT: Hot = Hot {
     membership: AtomicPtr::new(core::ptr::null_mut()),
     captures: AtomicUsize::new(0),
     step: AtomicU32::new(0),
+    waiting: AtomicU32::new(0),
     active: AtomicBool::new(false),
     foresees: AtomicBool::new(false),
     recording: AtomicBool::new(false),

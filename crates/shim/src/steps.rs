@@ -16,7 +16,7 @@ use crate::stream::{Kind, Logical, State};
 use crate::tenant::{Membership, membership};
 use crate::unfinished::{Linked, List};
 use crate::{background, quota, record};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use core::time::Duration;
 use detshare_board::clock;
 use detshare_cuda::types::{CUresult, CUstream};
@@ -24,9 +24,12 @@ use detshare_policy::rhythm::Learner;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 
-/// How soon after a step's beginning our thread looks, and how rarely it does later.
-const SOON: Duration = Duration::from_micros(100);
-const LATER: Duration = Duration::from_millis(2);
+/// How often our thread looks while there are steps, and how long it goes on when there are none: waking it costs the
+/// launch that begins a step more than looking in vain costs anybody.
+const EVERY: Duration = Duration::from_millis(1);
+const VIGIL: Duration = Duration::from_millis(200);
+/// A program's wait is left alone for so long.
+const LONGEST_WAIT: Duration = Duration::from_millis(20);
 /// How long a look that found the step not over is good for.
 const MOMENT_NS: u64 = 20_000;
 
@@ -41,6 +44,8 @@ static LEARNER: Mutex<Learner> = Mutex::new(Learner::new());
 /// When somebody last looked and it was not over.
 static NOT_OVER: AtomicU64 = AtomicU64::new(0);
 static WATCHER: OnceLock<Thread> = OnceLock::new();
+/// Whether that thread sleeps until it is woken.
+static ASLEEP: AtomicBool = AtomicBool::new(false);
 
 /// Counts a launch that is about to be made in a stream whose lock is held.
 pub(crate) fn launched(logical: &'static Logical, state: &mut State) {
@@ -62,24 +67,34 @@ fn begin(membership: &Membership, now: u64) {
     BEGUN.store(now, Ordering::Relaxed);
     learner().began(now);
     record::step_began(now);
-    if let Some(watcher) = WATCHER.get() {
+    // Pairs with the fence in `keep_looking`: it sees the step, or this sees that it is asleep.
+    if ASLEEP.load(Ordering::SeqCst)
+        && let Some(watcher) = WATCHER.get()
+    {
         watcher.unpark();
     }
 }
 
-/// After a call that has waited for something.
+/// A call that waits for something. Whoever waits will see for itself: our thread would only be in its way.
 #[inline]
-pub(crate) fn waited(code: CUresult) -> CUresult {
-    if is_ok(code) && membership().is_some() {
+pub(crate) fn waited(wait: impl FnOnce() -> CUresult) -> CUresult {
+    if membership().is_none() {
+        return wait();
+    }
+    HOT.waiting.fetch_add(1, Ordering::Relaxed);
+    let code = wait();
+    HOT.waiting.fetch_sub(1, Ordering::Relaxed);
+    if is_ok(code) {
         look();
     }
     code
 }
 
-/// After a call that says whether something is finished. Programs make such calls far more often than steps end, and
+/// A call that says whether something is finished. Programs make such calls far more often than steps end, and
 /// asking all streams takes microseconds: one that was not idle a moment ago is not asked again.
 #[inline]
-pub(crate) fn asked(code: CUresult) -> CUresult {
+pub(crate) fn asked(ask: impl FnOnce() -> CUresult) -> CUresult {
+    let code = ask();
     if is_ok(code)
         && membership().is_some()
         && clock::now().saturating_sub(NOT_OVER.load(Ordering::Relaxed)) > MOMENT_NS
@@ -175,19 +190,26 @@ fn keep_looking(membership: &Membership) {
     // The only thread that does this.
     _ = WATCHER.set(std::thread::current());
     background::ignore_captures();
-    let (mut pause, mut seen) = (SOON, 0);
+    let (mut seen, mut quiet, mut waited) = (0, Duration::ZERO, Duration::ZERO);
     loop {
         publish_memory(membership);
-        if !is_busy(membership) {
-            std::thread::park();
-            pause = SOON;
-            continue;
+        quiet = if is_busy(membership) { Duration::ZERO } else { quiet + EVERY };
+        if quiet >= VIGIL {
+            ASLEEP.store(true, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+            if !is_busy(membership) {
+                std::thread::park();
+            }
+            ASLEEP.store(false, Ordering::SeqCst);
+            quiet = Duration::ZERO;
         }
-        std::thread::park_timeout(pause);
-        pause = LATER.min(pause * 2);
+        std::thread::park_timeout(EVERY);
         let launched = membership.page.launched();
-        // A program that goes on launching has not finished.
-        if launched == seen {
+        // A program that goes on launching has not finished; one that waits says so itself, unless its thread has died.
+        waited = if HOT.waiting.load(Ordering::Relaxed) == 0 { Duration::ZERO } else { waited + EVERY };
+        let is_waiting = !waited.is_zero() && waited < LONGEST_WAIT;
+        if launched == seen && !is_waiting {
+            waited = Duration::ZERO;
             for coroutine in coroutine::all().filter(|coroutine| !coroutine.context().0.is_null()) {
                 cu!(cuCtxSetCurrent(coroutine.context()));
                 look();

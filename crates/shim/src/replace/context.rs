@@ -46,15 +46,19 @@ replace! {
     }
     fn cuCtxSynchronize() {
         stats::count(counter::cuCtxSynchronize);
-        bind::everything();
-        waited(cu!(cuCtxSynchronize()))
+        waited(|| {
+            bind::everything();
+            cu!(cuCtxSynchronize())
+        })
     }
     fn cuCtxSynchronize_v2(context: CUcontext) {
         stats::count(counter::cuCtxSynchronize_v2);
-        if coroutine::active() && let Some(coroutine) = coroutine::of(context) {
-            coroutine.wait_for_lanes();
-        }
-        waited(cu!(cuCtxSynchronize_v2(context)))
+        waited(|| {
+            if coroutine::active() && let Some(coroutine) = coroutine::of(context) {
+                coroutine.wait_for_lanes();
+            }
+            cu!(cuCtxSynchronize_v2(context))
+        })
     }
 }
 
@@ -66,11 +70,13 @@ fn unloading() {
     }
 }
 
-/// The program has waited for everything.
-fn waited(code: CUresult) -> CUresult {
-    if is_ok(code) {
-        digest::all_is_done();
-        steps::look();
-    }
-    code
+/// The program waits for everything.
+fn waited(wait: impl FnOnce() -> CUresult) -> CUresult {
+    steps::waited(|| {
+        let code = wait();
+        if is_ok(code) {
+            digest::all_is_done();
+        }
+        code
+    })
 }

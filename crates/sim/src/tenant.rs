@@ -1,0 +1,305 @@
+//! A tenant: what it launches next, and what others see of it.
+
+use crate::flight::{Flight, Share};
+use crate::random::Random;
+use crate::speed::{Model, Sms};
+use crate::trace::{self, Arrivals};
+use detshare_policy::rhythm::Learner;
+use detshare_policy::{Class, Member, Reason, Rhythm};
+
+/// What a tenant's thread is doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Thread {
+    /// Waits for a request, which comes at a time that is known.
+    Resting,
+    /// Makes its next launch at a time that is known.
+    Launching,
+    /// A launch is held.
+    Held(Held),
+    /// A launch may run there, and the driver has no room for it.
+    Blocked(Sms),
+    /// Waits until the GPU has done everything.
+    Waiting,
+    /// Has nothing to do any more.
+    Over,
+}
+
+/// A launch that is held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) begun_ns: u64,
+    /// Until when this is counted in the tenant's share.
+    pub(crate) counted_ns: u64,
+    /// Why at first.
+    pub(crate) reason: Reason,
+    /// Why now.
+    pub(crate) now_for: Reason,
+    /// The end of a step of one of these ends it: bit `n` is slot `n`.
+    pub(crate) steps: u64,
+}
+
+/// How often something was decided, by reason.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Decisions {
+    pub(crate) ran: [u64; Reason::ALL.len() + 1],
+    pub(crate) held: [u64; Reason::ALL.len() + 1],
+    pub(crate) held_ns: [u64; Reason::ALL.len() + 1],
+    /// Launches that ran because they had been held for as long as can be.
+    pub(crate) longest_holds: u64,
+}
+
+impl Decisions {
+    pub(crate) fn ran(&mut self, reason: Reason) {
+        self.ran[usize::from(reason.number())] += 1;
+    }
+
+    pub(crate) fn held(&mut self, reason: Reason, ns: u64) {
+        self.held[usize::from(reason.number())] += 1;
+        self.held_ns[usize::from(reason.number())] += ns;
+    }
+}
+
+/// A tenant.
+pub(crate) struct Tenant<'a> {
+    pub(crate) trace: &'a trace::Tenant,
+    pub(crate) class: Class,
+    /// The work of a step, on average.
+    pub(crate) step_ns: u64,
+    pub(crate) thread: Thread,
+    /// The next launch: which step, and which of its launches.
+    step: usize,
+    launch: usize,
+    /// When the request that is worked on came, or the next one comes.
+    pub(crate) request_ns: u64,
+    requests: Requests<'a>,
+    /// The lane of the last launch.
+    pub(crate) lane: Sms,
+    // What others see.
+    busy: bool,
+    changed_ns: u64,
+    learner: Learner,
+    rhythm: Rhythm,
+    // What it knows of itself.
+    pub(crate) flight: Flight,
+    pub(crate) share: Share,
+    // What is reported.
+    pub(crate) launched: u64,
+    pub(crate) ended: u64,
+    /// Work that has ended, as time on a GPU of its own.
+    pub(crate) worked_ns: u64,
+    pub(crate) steps: u64,
+    pub(crate) latencies: Vec<u64>,
+    pub(crate) decisions: Decisions,
+}
+
+impl<'a> Tenant<'a> {
+    /// At the beginning. `number` is its place in the trace.
+    pub(crate) fn new(trace: &'a trace::Tenant, models: &[Model], seed: u64, number: usize) -> Self {
+        let class = match trace.class {
+            trace::Class::Latency => Class::Latency,
+            trace::Class::BestEffort => Class::BestEffort,
+        };
+        let kernels = trace.steps.iter().flatten().filter_map(|launch| usize::try_from(launch.kernel).ok());
+        let all_ns: u64 = kernels.filter_map(|kernel| models.get(kernel)).map(|model| model.lasts_ns).sum();
+        Self {
+            trace,
+            class,
+            step_ns: all_ns / u64::try_from(trace.steps.len()).unwrap_or(1).max(1),
+            thread: Thread::Resting,
+            step: 0,
+            launch: 0,
+            request_ns: 0,
+            requests: Requests {
+                arrivals: trace.arrivals.as_ref(),
+                random: Random::new(seed, number),
+                count: 0,
+                at_ns: 0,
+            },
+            lane: 0..0,
+            busy: false,
+            changed_ns: 0,
+            learner: Learner::new(),
+            rhythm: Rhythm::UNKNOWN,
+            flight: Flight::default(),
+            share: Share::new(),
+            launched: 0,
+            ended: 0,
+            worked_ns: 0,
+            steps: 0,
+            latencies: Vec::new(),
+            decisions: Decisions::default(),
+        }
+    }
+
+    /// What it launches next.
+    pub(crate) fn next_launch(&self) -> trace::Launch {
+        self.trace.steps[self.step][self.launch]
+    }
+
+    /// That was launched. Says whether it was the last of its step.
+    pub(crate) fn go_on(&mut self) -> bool {
+        self.launch += 1;
+        let is_last = self.launch == self.trace.steps[self.step].len();
+        if is_last {
+            self.launch = 0;
+            self.step = (self.step + 1) % self.trace.steps.len();
+        }
+        is_last
+    }
+
+    /// Whether the next launch is the last of its step.
+    pub(crate) fn ends_step(&self) -> bool {
+        self.launch + 1 == self.trace.steps[self.step].len()
+    }
+
+    /// Whether it waits for the GPU at the end of a step.
+    pub(crate) fn waits(&self) -> bool {
+        self.class == Class::Latency || self.trace.waits
+    }
+
+    /// When the next request comes, or came, after one was answered now; nothing if none does. A tenant without requests goes
+    /// on at once.
+    pub(crate) fn next_request(&mut self, now_ns: u64) -> Option<u64> {
+        let at_ns = self.requests.next(now_ns)?;
+        self.request_ns = at_ns;
+        Some(at_ns.max(now_ns))
+    }
+
+    /// How many requests have come by the end and are not answered.
+    pub(crate) fn unanswered(&mut self, end_ns: u64) -> u64 {
+        if self.thread == Thread::Over || (self.thread == Thread::Resting && self.request_ns > end_ns) {
+            return 0;
+        }
+        let mut count = 1;
+        // With a pause between them the next comes after this one was answered.
+        let can_queue = !matches!(self.requests.arrivals, None | Some(Arrivals::Pause { .. }));
+        while can_queue && self.requests.next(end_ns).is_some_and(|at_ns| at_ns <= end_ns) {
+            count += 1;
+        }
+        count
+    }
+
+    /// It has launched something: it is busy, if it was not.
+    pub(crate) fn set_busy(&mut self, now_ns: u64) {
+        if !self.busy {
+            (self.busy, self.changed_ns) = (true, now_ns);
+            if self.class == Class::Latency {
+                self.learner.began(now_ns);
+            }
+        }
+    }
+
+    /// Its step is over. What is known of the next one is of use for latency tenants alone: no policy looks at others'.
+    pub(crate) fn set_idle(&mut self, now_ns: u64) {
+        (self.busy, self.changed_ns) = (false, now_ns);
+        if self.class == Class::Latency {
+            self.learner.ended(now_ns);
+            self.rhythm = self.learner.rhythm();
+        }
+    }
+
+    /// Whether it wants the GPU, in truth.
+    pub(crate) fn wants(&self) -> bool {
+        self.busy || self.is_waiting()
+    }
+
+    /// Who waits for its own work alone is not kept from anything.
+    fn is_waiting(&self) -> bool {
+        matches!(&self.thread, Thread::Held(held) if held.now_for != Reason::InFlight)
+    }
+
+    /// As others see it now, if they see a change after so long.
+    pub(crate) fn seen(&self, slot: usize, now_ns: u64, seen_after_ns: u64) -> Member {
+        let has_been_seen = now_ns >= self.changed_ns + seen_after_ns;
+        Member {
+            slot: u8::try_from(slot).unwrap_or(u8::MAX),
+            class: self.class,
+            weight: self.trace.weight,
+            busy: self.busy == has_been_seen,
+            waiting: self.is_waiting(),
+            rhythm: self.rhythm,
+        }
+    }
+
+    /// As it sees itself when it launches.
+    pub(crate) fn itself(&self, slot: usize) -> Member {
+        Member { waiting: false, rhythm: Rhythm::UNKNOWN, ..self.seen(slot, self.changed_ns, 0) }
+    }
+}
+
+/// When requests come.
+struct Requests<'a> {
+    arrivals: Option<&'a Arrivals>,
+    random: Random,
+    count: u64,
+    /// The last, without its jitter.
+    at_ns: u64,
+}
+
+impl Requests<'_> {
+    /// When the next comes, if one was answered now.
+    fn next(&mut self, now_ns: u64) -> Option<u64> {
+        let Some(arrivals) = self.arrivals else { return Some(now_ns) };
+        self.count += 1;
+        match arrivals {
+            Arrivals::Periodic { period_ns, jitter_ns } => {
+                self.at_ns += period_ns;
+                Some(self.at_ns + self.random.upto(*jitter_ns))
+            }
+            Arrivals::Poisson { mean_ns } => {
+                self.at_ns += self.random.until_next(*mean_ns);
+                Some(self.at_ns)
+            }
+            Arrivals::Pause { pause_ns, jitter_ns } => Some(now_ns + pause_ns + self.random.upto(*jitter_ns)),
+            Arrivals::Recorded { at_ns } => at_ns.get(usize::try_from(self.count - 1).ok()?).copied(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tenant(arrivals: Arrivals) -> trace::Tenant {
+        trace::Tenant {
+            name: "serve".to_owned(),
+            class: trace::Class::Latency,
+            weight: 100,
+            queue: 1,
+            waits: true,
+            steps: vec![vec![trace::Launch { kernel: 0, gap_ns: 0 }]],
+            arrivals: Some(arrivals),
+        }
+    }
+
+    #[test]
+    fn a_change_is_seen_a_little_later() {
+        let trace = tenant(Arrivals::Poisson { mean_ns: 1_000_000 });
+        let mut tenant = Tenant::new(&trace, &[], 1, 0);
+        let is_busy = |tenant: &Tenant<'_>, now_ns| tenant.seen(0, now_ns, 100).busy;
+        assert!(!is_busy(&tenant, 500));
+        tenant.set_busy(1_000);
+        assert!(tenant.itself(0).busy);
+        assert_eq!((is_busy(&tenant, 1_099), is_busy(&tenant, 1_100)), (false, true));
+        tenant.set_idle(2_000);
+        assert_eq!((is_busy(&tenant, 2_099), is_busy(&tenant, 2_100)), (true, false));
+    }
+
+    #[test]
+    fn requests_come_when_they_should() {
+        let times = |arrivals: Arrivals| -> Vec<u64> {
+            let trace = tenant(arrivals);
+            let mut tenant = Tenant::new(&trace, &[], 1, 0);
+            (0..1_000).map_while(|_| tenant.next_request(0)).collect()
+        };
+        let late: Vec<u64> = times(Arrivals::Periodic { period_ns: 5_000, jitter_ns: 100 })
+            .into_iter()
+            .zip(1..)
+            .map(|(at_ns, count)| at_ns - count * 5_000)
+            .collect();
+        assert!(late.iter().all(|ns| *ns <= 100) && late.iter().any(|ns| *ns < 20) && late.iter().any(|ns| *ns > 80));
+        let paused = times(Arrivals::Pause { pause_ns: 5_000, jitter_ns: 100 });
+        assert!(paused.iter().all(|ns| (5_000..=5_100).contains(ns)));
+        assert_eq!(times(Arrivals::Recorded { at_ns: vec![3, 9] }), [3, 9]);
+    }
+}
