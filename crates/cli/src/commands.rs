@@ -9,9 +9,11 @@ pub(crate) mod man;
 pub(crate) mod pause;
 pub(crate) mod policy;
 pub(crate) mod ps;
+pub(crate) mod record;
 pub(crate) mod resume;
 pub(crate) mod run;
 pub(crate) mod set;
+pub(crate) mod sim;
 pub(crate) mod status;
 pub(crate) mod top;
 pub(crate) mod up;
@@ -31,6 +33,8 @@ pub(crate) enum Command {
     Resume(resume::Arguments),
     Policy(policy::Arguments),
     Explain(explain::Arguments),
+    Record(record::Arguments),
+    Sim(sim::Arguments),
     Up(up::Arguments),
     Down(down::Arguments),
     Status(status::Arguments),
@@ -58,6 +62,10 @@ pub(crate) enum CommandError {
     Policy(#[from] policy::PolicyError),
     #[error(transparent)]
     Explain(#[from] explain::ExplainError),
+    #[error(transparent)]
+    Record(#[from] record::RecordedError),
+    #[error(transparent)]
+    Sim(#[from] sim::SimError),
     #[error(transparent)]
     Up(#[from] up::UpError),
     #[error(transparent)]
@@ -87,6 +95,8 @@ impl Command {
             Self::Resume(arguments) => resume::run(arguments)?,
             Self::Policy(arguments) => policy::run(arguments)?,
             Self::Explain(arguments) => explain::run(arguments)?,
+            Self::Record(arguments) => record::run(arguments)?,
+            Self::Sim(arguments) => sim::run(arguments)?,
             Self::Up(arguments) => up::run(arguments)?,
             Self::Down(arguments) => down::run(arguments)?,
             Self::Status(arguments) => status::run(arguments)?,
@@ -109,6 +119,8 @@ impl CommandError {
             Self::Pause(error) => error.exit_code(),
             Self::Policy(error) => error.exit_code(),
             Self::Explain(error) => error.exit_code(),
+            Self::Record(error) => error.exit_code(),
+            Self::Sim(error) => error.exit_code(),
             Self::Up(error) => error.exit_code(),
             Self::Down(error) => error.exit_code(),
             Self::Status(error) => error.exit_code(),

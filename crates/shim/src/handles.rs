@@ -95,16 +95,6 @@ impl<T: Default + Send + Sync> Handles<T> {
         removed
     }
 
-    /// Goes through all values that a handle has.
-    #[cfg(not(loom))]
-    pub(crate) fn each(&self, mut visit: impl FnMut(&'static T)) {
-        for bucket in &self.buckets {
-            for entry in entries(bucket).filter(|entry| entry.handle.load(Ordering::Acquire) != 0) {
-                visit(&entry.value);
-            }
-        }
-    }
-
     fn entry(&self, handle: usize) -> Option<&'static Entry<T>> {
         if handle == 0 {
             return None;

@@ -143,10 +143,15 @@ impl Profile {
     /// Says on the board what it takes on a lane. For the background thread. Graphs are known to this process alone.
     pub(crate) fn publish(&self, lane: usize) {
         if let (Some(membership), Some(kernel)) = (membership(), self.kernel()) {
-            let name = kernel.name.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let name = kernel.name();
             let ns = self.nanoseconds[lane].load(Ordering::Relaxed);
             membership.page.note_kernel(self.identity(), &name, lane, ns, self.measured_on(lane));
         }
+    }
+
+    /// What people call it.
+    pub(crate) fn name(&self) -> String {
+        self.kernel().map_or_else(|| "graph".to_string(), Kernel::name)
     }
 
     /// Takes over what is known from before, as far as the lanes have the same widths.
@@ -205,14 +210,6 @@ pub(crate) fn graph_profile(executable: CUgraphExec) -> &'static Profile {
 /// The graph is gone.
 pub(crate) fn forget_graph(executable: CUgraphExec) {
     PROFILES.remove(executable.0.addr());
-}
-
-/// Goes through all profiles, with their kernels' names.
-pub(crate) fn each(mut visit: impl FnMut(&'static Profile, &str)) {
-    PROFILES.each(|profile| {
-        let name = profile.kernel().map(|kernel| kernel.name.lock().unwrap_or_else(PoisonError::into_inner).clone());
-        visit(profile, name.as_deref().unwrap_or("graph"));
-    });
 }
 
 fn mixed(one: u64, other: u64) -> u64 {
@@ -276,6 +273,10 @@ impl Shape {
 }
 
 impl Kernel {
+    fn name(&self) -> String {
+        self.name.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn fits(&self, function: CUfunction, shape: &Shape, coroutine: &Coroutine, lane: usize) -> bool {
         if self.pinned.load(Ordering::Relaxed) {
             return false;

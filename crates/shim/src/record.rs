@@ -9,9 +9,10 @@ use crate::hot::HOT;
 use crate::kernel::Profile;
 use crate::settings;
 use crate::stats::{file_for_this_process, json, write_whole};
-use crate::{coroutine, kernel, lane, log};
+use crate::{coroutine, lane, log};
 use core::fmt::Write;
 use core::sync::atomic::Ordering;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Further ones are not written down.
@@ -99,18 +100,21 @@ fn text() -> String {
         std::process::id(),
         json(&name),
     );
-    kernel::each(|profile, name| {
+    // Those that were launched: by now the program may have unloaded them, and what was known of them is still there.
+    let profiles = lines.iter().filter_map(|line| if let Line::Launched(it) = line { Some(it.profile) } else { None });
+    let profiles: BTreeMap<u64, &Profile> = profiles.map(|profile| (profile.identity(), profile)).collect();
+    for profile in profiles.values() {
         let each =
             |value: &dyn Fn(usize) -> u64| (0..lane::LANES).map(|lane| value(lane).to_string()).collect::<Vec<_>>();
         let _ = writeln!(
             text,
             "{{\"kernel\":\"{:016x}\",\"name\":{},\"ns\":[{}],\"measured\":[{}]}}",
             profile.identity(),
-            json(name),
+            json(&profile.name()),
             each(&|lane| profile.on(lane).map_or(0, |it| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX))).join(","),
             each(&|lane| u64::from(profile.measured_on(lane))).join(","),
         );
-    });
+    }
     for line in &lines {
         let _ = match line {
             Line::Launched(it) => writeln!(

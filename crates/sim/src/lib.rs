@@ -38,6 +38,7 @@ mod events;
 mod flight;
 mod gpu;
 mod random;
+pub mod record;
 pub mod report;
 mod settings;
 mod simulation;

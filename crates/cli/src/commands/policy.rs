@@ -51,7 +51,7 @@ struct InForce {
     aggressiveness: f64,
 }
 
-fn part(text: &str) -> Result<f64, String> {
+pub(crate) fn part(text: &str) -> Result<f64, String> {
     let part = text.parse().ok().filter(|part| (0.0..=1.0).contains(part));
     part.ok_or_else(|| "a number from 0 to 1, such as 0.25".to_string())
 }

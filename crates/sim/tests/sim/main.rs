@@ -3,4 +3,5 @@
 
 mod invariants;
 mod order;
+mod recorded;
 mod traces;

@@ -1,0 +1,139 @@
+//! `detshare sim`: recorded programs share a model of a GPU, in every way, in seconds.
+
+use crate::exit;
+use crate::quantity;
+use crate::table::{self, Align, Format, OutputError};
+use clap::Args;
+use detshare_policy::Dial;
+use detshare_sim::record::together;
+use detshare_sim::report::Report;
+use detshare_sim::trace::{Trace, TraceError};
+use detshare_sim::{Settings, Simulator, Way};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const WAYS: [&str; 6] = ["time-slicing", "mps", "throughput", "fair", "exclusive", "slo-aware"];
+
+/// Simulate how recorded programs would share a GPU
+///
+/// The tenants of all traces share one GPU, under each way of sharing; what they lose is told against each alone. The policies
+/// are the real ones, the GPU is a model: see docs/sim.md for what it leaves out. The same traces and seed give the same result.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Traces, as `detshare record` writes them
+    #[arg(value_name = "TRACE", required = true)]
+    traces: Vec<PathBuf>,
+
+    /// Ways of sharing: alone, time-slicing, mps, or policies; separated by commas
+    #[arg(long, value_name = "WAY,...", value_delimiter = ',', value_parser = way)]
+    ways: Vec<Way>,
+
+    /// How much time to simulate
+    #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration, default_value = "10s")]
+    time: Duration,
+
+    /// How much best-effort tenants may disturb, from 0 (never) to 1 (use everything)
+    #[arg(long, value_name = "PART", value_parser = super::policy::part)]
+    aggressiveness: Option<f64>,
+
+    /// Arrivals at random follow from this
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+
+    /// How to print it
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    format: Format,
+}
+
+fn way(name: &str) -> Result<Way, String> {
+    Way::named(name).ok_or_else(|| format!("there is no way {name:?}: say alone, time-slicing, mps or a policy's name"))
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SimError {
+    #[error("cannot read {}: {source}", .path.display())]
+    File { path: PathBuf, source: std::io::Error },
+    #[error("{} is no trace: {source}; make one with `detshare record`", .path.display())]
+    Trace { path: PathBuf, source: TraceError },
+    #[error("these traces cannot be simulated: {0}")]
+    Simulator(#[from] detshare_sim::Error),
+    #[error(transparent)]
+    Output(#[from] OutputError),
+}
+
+impl SimError {
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::File { .. } | Self::Trace { .. } | Self::Simulator(_) => exit::FILES,
+            Self::Output(error) => error.exit_code(),
+        }
+    }
+}
+
+/// Simulates each way, and prints what came of it.
+pub(crate) fn run(arguments: Arguments) -> Result<u8, SimError> {
+    let mut traces = Vec::new();
+    for path in &arguments.traces {
+        let text = std::fs::read_to_string(path).map_err(|source| SimError::File { path: path.clone(), source })?;
+        let trace = Trace::from_json(&text).map_err(|source| SimError::Trace { path: path.clone(), source })?;
+        traces.push(trace);
+    }
+    let Some(trace) = together(traces) else { return Ok(0) };
+    let usual = || WAYS.iter().filter_map(|name| Way::named(name)).collect();
+    let ways: Vec<Way> = if arguments.ways.is_empty() { usual() } else { arguments.ways.clone() };
+    let mut settings =
+        Settings { run_ns: crate::flags::nanoseconds(arguments.time), seed: arguments.seed, ..Settings::default() };
+    settings.ladder.retain(|width| *width < trace.gpu.sms);
+    if let Some(part) = arguments.aggressiveness {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 1000")]
+        let thousandths = (part * f64::from(Dial::MOST)).round() as u16;
+        settings.dial = Dial::new(thousandths);
+    }
+    let simulator = Simulator::new(&trace, settings)?;
+    let reports: Vec<Report> = ways.into_iter().map(|way| simulator.run(way)).collect();
+    let rows: Vec<_> = reports.iter().flat_map(rows).collect();
+    table::print(&match arguments.format {
+        Format::Table => table::columns(HEADINGS, &rows),
+        Format::Json => table::json(&reports),
+        Format::Csv => table::csv(HEADINGS.map(|(heading, _)| heading), &rows),
+    })?;
+    Ok(0)
+}
+
+const HEADINGS: [(&str, Align); 7] = [
+    ("way", Align::Left),
+    ("tenant", Align::Left),
+    ("p50", Align::Right),
+    ("p99", Align::Right),
+    ("p99 added", Align::Right),
+    ("steps", Align::Right),
+    ("share", Align::Right),
+];
+
+fn rows(report: &Report) -> Vec<[String; HEADINGS.len()]> {
+    let none = || "-".to_string();
+    let latency = report.latency.iter().map(|tenant| {
+        [
+            report.way.to_string(),
+            table::harmless(&tenant.name),
+            quantity::nanoseconds(tenant.times.p50_ns),
+            quantity::nanoseconds(tenant.times.p99_ns),
+            in_percent(tenant.p99_overhead),
+            tenant.requests.to_string(),
+            none(),
+        ]
+    });
+    let best_effort = report.best_effort.iter().map(|tenant| {
+        let share = format!("{:.0} %", quantity::approximate(tenant.share) / 10.0);
+        let name = table::harmless(&tenant.name);
+        [report.way.to_string(), name, none(), none(), none(), tenant.steps.to_string(), share]
+    });
+    latency.chain(best_effort).collect()
+}
+
+/// Of thousandths.
+fn in_percent(thousandths: i64) -> String {
+    let sign = if thousandths < 0 { '-' } else { '+' };
+    format!("{sign}{:.1} %", quantity::approximate(thousandths.unsigned_abs()) / 10.0)
+}
