@@ -17,12 +17,26 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const A_WHILE: Duration = Duration::from_millis(60);
 const EXCLUSIVE: u32 = 0;
 const FAIR: u32 = 1;
+const SLO_AWARE: u32 = 2;
+/// As the policy numbers its reasons.
+const BUSY: u8 = 9;
+const DUE: u8 = 10;
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < deadline, "in vain: {what}");
         std::thread::yield_now();
+    }
+}
+
+fn until_some<T>(mut find: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = find() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "in vain");
     }
 }
 
@@ -199,6 +213,83 @@ fn a_program_that_never_waits_is_idle_at_last() {
         program.does(&[begin, "open", "host"]);
         until("it is idle after a host function", || !admitted.is_busy());
     }
+    program.ends();
+}
+
+/// Under `slo-aware` a best-effort launch waits for the step of another, and it is written down why.
+#[test]
+fn a_best_effort_launch_waits_for_a_step_and_says_why() {
+    let (office, mut program, admitted) = joined(&[("DETSHARE_CLASS", "best-effort")], |_| ());
+    office.daemon.set_policy(SLO_AWARE);
+    let other = office.introduce(&admitted, Class::Latency);
+    until("it sees the other", || {
+        program.does(&["begin", "open", "stream"]);
+        !admitted.view.decisions().is_empty()
+    });
+    other.launch();
+    program.say("begin");
+    until("the launch is held", || admitted.view.is_holding());
+    assert!(other.finish(other.launched(), 0));
+    program.hear("ok");
+    program.does(&["open", "stream"]);
+    let decision = *admitted.view.decisions().last().expect("it was written down");
+    assert_eq!((decision.held_for, decision.lane), (BUSY, 0), "{decision:?}");
+    assert!(decision.held_ns > 0 && decision.because_of != u8::MAX, "{decision:?}");
+    program.ends();
+}
+
+/// A step that is due soon holds what would not be over by then; one that does not come holds nobody for long.
+#[test]
+fn a_step_that_is_due_is_waited_for_but_not_for_ever() {
+    let (office, mut program, admitted) = joined(&[("DETSHARE_CLASS", "best-effort")], |_| ());
+    office.daemon.set_policy(SLO_AWARE);
+    let other = office.introduce(&admitted, Class::Latency);
+    other.set_habits(1_000, 5_000_000);
+    until("it sees the other", || {
+        program.does(&["begin", "open", "stream"]);
+        !admitted.view.decisions().is_empty()
+    });
+    other.launch();
+    assert!(other.finish(other.launched(), clock::now() + 50_000));
+    // Nothing else lets it go: the other neither begins nor ends anything.
+    program.does(&["begin", "open", "stream"]);
+    other.launch();
+    assert!(other.finish(other.launched(), clock::now() + 400_000_000));
+    program.does(&["begin", "open", "stream"]);
+    let decisions = admitted.view.decisions();
+    let held_for: Vec<u8> = decisions.iter().map(|decision| decision.held_for).collect();
+    assert!(decisions.iter().all(|decision| decision.held_ns < 400_000_000), "{decisions:?}");
+    assert!(held_for.iter().all(|reason| [0, BUSY, DUE].contains(reason)), "{held_for:?}");
+    program.ends();
+}
+
+/// What was measured is on the board, and who comes later goes on from what is known.
+#[test]
+fn what_a_kernel_takes_is_kept() {
+    let (_office, mut program, admitted) = joined(&[], |_| ());
+    until("it is measured", || {
+        program.does(&["begin", "open", "stream"]);
+        admitted.view.kernels().iter().any(|kernel| !kernel.widths.is_empty())
+    });
+    let mut known = admitted.view.kernels().remove(0);
+    assert_eq!((known.name.as_str(), known.widths[0].0), ("waiter", 132));
+    program.ends();
+
+    known.widths = vec![(132, 7_000_000, 50)];
+    let office = Office::open();
+    office.daemon.publish_kernels(std::slice::from_ref(&known));
+    office.daemon.set_policy(SLO_AWARE);
+    let mut program = Program::start(office.folder.path(), &[("DETSHARE_CLASS", "best-effort")]);
+    let admitted = office.admit(|_| ());
+    program.hear("ready");
+    let _other = office.introduce(&admitted, Class::Latency);
+    let said = until_some(|| {
+        program.does(&["begin", "open", "stream"]);
+        admitted.view.decisions().first().copied()
+    });
+    assert_eq!(said.kernel, known.identity);
+    // A few more measurements count by then, and the first of them were short.
+    assert!(said.predicted_ns > 0 && said.predicted_ns <= 7_000_000, "{said:?}");
     program.ends();
 }
 
