@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "CLASS", value_parser = flags::class(), default_value = "best-effort")]
     class: Class,
 
-    /// What to call it in the trace; without this, by its program or script
+    /// What to call it in the trace; without this, by its program
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
@@ -106,13 +106,14 @@ fn read(folder: &Path, arguments: &Arguments) -> Result<Trace, RecordedError> {
         Class::Latency => TraceClass::Latency,
         Class::BestEffort => TraceClass::BestEffort,
     };
-    let name = arguments.name.as_deref().unwrap_or("");
+    let program = arguments.program.first().map(Path::new).and_then(Path::file_stem).unwrap_or_default();
+    let name = arguments.name.clone().unwrap_or_else(|| program.to_string_lossy().into_owned());
     let mut traces = Vec::new();
     let mut failed = None;
     for file in files {
         let text = std::fs::read_to_string(file.path()).map_err(unusable)?;
         // A process without a step, such as one that only looked for a GPU, is no tenant.
-        match trace(&text, name, class) {
+        match trace(&text, &name, class) {
             Ok(trace) => traces.push(trace),
             Err(error) => failed = Some(error),
         }

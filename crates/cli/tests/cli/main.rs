@@ -10,6 +10,7 @@ mod doctor;
 mod fake;
 mod generated;
 mod programs;
+mod record;
 mod run;
 mod stage;
 mod top;
