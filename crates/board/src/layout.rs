@@ -203,6 +203,9 @@ pub(crate) struct SlotRecord {
     pub(crate) ladder: [AtomicU32; MOST_SPLITS],
 }
 
+/// Bytes of a tenant's group.
+pub const TENANT_BYTES: usize = size_of::<TenantPages>();
+
 // SAFETY: see the two types: `repr(C)`, a header first, atomics in transparent or `repr(C)` wrappers.
 unsafe impl Group for TenantPages {
     const KIND: u32 = 1;

@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 /// A tenant's group has so many bytes at least.
-const PAGE: u64 = 4096;
+const PAGE: u64 = detshare_board::TENANT_BYTES as u64;
 
 fn connect(folder: &Path) -> UnixStream {
     let stream = UnixStream::connect(folder.join("tenants.sock")).expect("a daemon listens");

@@ -6,7 +6,7 @@ use crate::house::{House, LOOK, PATIENCE, Programs};
 use crate::process::Process;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use detshare_api::TenantPatch;
+use detshare_api::{Class, TenantPatch};
 use serde_json::json;
 use std::io::Read;
 use std::path::PathBuf;
@@ -37,10 +37,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut crew = Crew::of_all_kinds(house, arguments.seed)?;
     let mut figures = Vec::new();
     println!("policy     tenants  seconds  questions");
-    for policy in ["exclusive", "fair"] {
+    for policy in ["exclusive", "fair", "slo-aware"] {
         crew.house.client().set_policy(policy)?;
         let (seconds, questions) =
-            beside_a_liar(&mut crew, arguments).with_context(|| format!("{policy}\n{}", crew.house.logs()))?;
+            beside_a_liar(&mut crew, arguments, policy).with_context(|| format!("{policy}\n{}", crew.house.logs()))?;
         println!("{policy:<9} {:>8}  {seconds:>7.1}  {questions:>9}", arguments.tenants);
         figures.push(
             json!({ "policy": policy, "tenants": arguments.tenants, "seconds": seconds, "questions": questions }),
@@ -52,9 +52,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     figures::write(arguments.out.as_deref(), "hostile", &figures)
 }
 
-fn beside_a_liar(crew: &mut Crew, arguments: &Arguments) -> Result<(f64, u64)> {
+fn beside_a_liar(crew: &mut Crew, arguments: &Arguments, policy: &str) -> Result<(f64, u64)> {
     let mut liar = start_liar(crew, arguments.seed)?;
     let who = liar.pid().to_string();
+    if policy == "slo-aware" {
+        // Then the others make way for it, whatever it says of when it is busy and when its next step is due.
+        let urgent = TenantPatch { class: Some(Class::Latency), ..TenantPatch::default() };
+        crew.house.client().change(&who, &urgent)?;
+    }
     let begun = Instant::now();
     let end = crew.ended + arguments.tenants;
     crew.replacing = true;

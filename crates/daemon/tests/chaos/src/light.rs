@@ -74,7 +74,7 @@ struct Forged {
 }
 
 impl Forged {
-    const BYTES: usize = 4096;
+    const BYTES: usize = detshare_board::TENANT_BYTES;
     /// Where things are, in words: see the board's layout.
     const RECORD: usize = 256 / size_of::<u64>();
     const GPU: usize = 640 / size_of::<u64>();
