@@ -1,14 +1,14 @@
 //! `cargo xtask package`: everything as it is installed.
 
 use crate::build;
-use crate::process::{run, target};
+use crate::process::{root, run, target};
 use anyhow::{Context, Result};
-use std::fs::{copy, create_dir_all, write};
+use std::fs::{copy, create_dir_all, read_dir, write};
 use std::path::Path;
 use std::process::Command;
 
 /// Builds for old and new systems alike, and lays it out as it is installed: programs, libraries, manual, completions,
-/// and the daemon's unit.
+/// the daemon's unit, and the programs that `detshare bench` runs.
 pub(crate) fn package() -> Result<()> {
     let built = build::portable()?;
     let folder = target().join("package");
@@ -44,6 +44,14 @@ pub(crate) fn lay_out(built: &Path, folder: &Path) -> Result<()> {
     }
     let unit = folder.join("lib/systemd/user");
     create_dir_all(&unit)?;
-    copy(crate::process::root().join("packaging/detshared.service"), unit.join("detshared.service"))?;
+    copy(root().join("packaging/detshared.service"), unit.join("detshared.service"))?;
+    let workloads = folder.join("share/detshare/workloads");
+    create_dir_all(&workloads)?;
+    for entry in read_dir(root().join("workloads"))? {
+        let path = entry?.path();
+        if let (Some(name), true) = (path.file_name(), path.extension().is_some_and(|extension| extension == "py")) {
+            copy(&path, workloads.join(name))?;
+        }
+    }
     Ok(())
 }

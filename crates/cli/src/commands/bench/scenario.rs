@@ -59,6 +59,8 @@ const fn train(name: &'static str, arguments: &'static [&'static str]) -> Progra
 
 const SMALL_PERIOD_US: u32 = 6_000;
 const LARGE_PERIOD_US: u32 = 10_000;
+/// Launching each kernel from Python takes some 13 ms a step.
+const EAGER_PERIOD_US: u32 = 20_000;
 /// Beside another server there is less room.
 const LARGE_PERIOD_OF_TWO_US: u32 = 20_000;
 
@@ -105,10 +107,10 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "small-eager",
-        about: "as small, with a launch for each kernel in place of a CUDA graph",
+        about: "as small, with a launch for each kernel in place of a CUDA graph, and a request each 20 ms",
         device: Device::Gpu,
         programs: &[
-            serve("serve", SMALL_PERIOD_US, &["--shape", "small", "--eager", "--arrivals", "periodic", "--seed", "1"]),
+            serve("serve", EAGER_PERIOD_US, &["--shape", "small", "--eager", "--arrivals", "periodic", "--seed", "1"]),
             TRANSFORMER,
         ],
         seconds: 10,
