@@ -34,6 +34,12 @@ fn ahead(dial: Dial, is_surprised: bool) -> u64 {
     dial.along(points).unsigned_abs()
 }
 
+/// What may be in flight shortly before a step: less and less, so that what is predicted is little and the error small.
+fn near(view: &View<'_>, due: Window) -> u64 {
+    const LEAST_NS: u64 = 60_000;
+    (due.earliest_ns.saturating_sub(view.now_ns) / 4).max(LEAST_NS)
+}
+
 /// How long before a step the GPU has to be left alone: where SMs cannot be partitioned tenants are time-sliced, and the
 /// driver takes its time to turn to another one.
 fn switch(view: &View<'_>) -> u64 {
@@ -88,10 +94,10 @@ pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
         return Verdict::hold(until, Reason::Busy, Some(busy.slot));
     }
     let is_surprised = urgent().any(|other| expected(other, view.now_ns).is_none());
-    let ahead = ahead(view.dial, is_surprised);
     let takes_ns = view.in_flight_ns.saturating_add(launch.expected_ns());
     let over_ns = view.now_ns.saturating_add(takes_ns).saturating_add(error(takes_ns));
     let first = urgent().filter_map(|other| Some((expected(other, view.now_ns)?, other))).min_by_key(|(at, _)| *at);
+    let ahead = ahead(view.dial, is_surprised).min(first.map_or(u64::MAX, |(due, _)| near(view, due)));
     if let Some((due, other)) = first
         && over_ns.saturating_add(switch(view)) > due.earliest_ns.saturating_add_signed(overrun(view.dial))
     {
@@ -103,7 +109,8 @@ pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
         return Verdict::hold(until(view, due.latest_ns), Reason::Due, Some(other.slot));
     }
     if view.in_flight_ns > ahead {
-        let at_ns = view.now_ns.saturating_add(view.in_flight_ns - ahead);
+        let latest_ns = first.map_or(u64::MAX, |(due, _)| due.latest_ns);
+        let at_ns = view.now_ns.saturating_add(view.in_flight_ns - ahead).min(latest_ns);
         return Verdict::hold(until(view, at_ns), Reason::InFlight, None);
     }
     if view.quarantined {
