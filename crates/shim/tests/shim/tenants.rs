@@ -253,13 +253,12 @@ fn a_step_that_is_due_is_waited_for_but_not_for_ever() {
     assert!(other.finish(other.launched(), clock::now() + 50_000));
     // Nothing else lets it go: the other neither begins nor ends anything.
     program.does(&["begin", "open", "stream"]);
+    // What is due long after it will be over is nothing to wait for.
     other.launch();
-    assert!(other.finish(other.launched(), clock::now() + 400_000_000));
+    assert!(other.finish(other.launched(), clock::now() + 9_000_000_000));
     program.does(&["begin", "open", "stream"]);
-    let decisions = admitted.view.decisions();
-    let held_for: Vec<u8> = decisions.iter().map(|decision| decision.held_for).collect();
-    assert!(decisions.iter().all(|decision| decision.held_ns < 400_000_000), "{decisions:?}");
-    assert!(held_for.iter().all(|reason| [0, BUSY, DUE].contains(reason)), "{held_for:?}");
+    let decision = *admitted.view.decisions().last().expect("it was written down");
+    assert!(![BUSY, DUE].contains(&decision.held_for), "{decision:?}");
     program.ends();
 }
 
