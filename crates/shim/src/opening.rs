@@ -45,6 +45,7 @@ extern "C" fn renew_in_child() {
     crate::coroutine::deactivate();
     crate::tenant::forked();
     crate::digest::forked();
+    crate::record::forked();
     crate::quota::renew_in_child();
     // SAFETY: the child has one thread, which is here.
     unsafe { OPENING.0.get().write(libc::PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP) };

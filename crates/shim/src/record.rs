@@ -48,6 +48,14 @@ pub(crate) fn start() {
     HOT.recording.store(settings::get().record.is_some(), Ordering::Relaxed);
 }
 
+/// In a forked child: the launches so far are its parent's. Where another thread was just writing one down there is no record.
+pub(crate) fn forked() {
+    match LINES.try_lock() {
+        Ok(mut lines) => lines.clear(),
+        Err(_) => HOT.recording.store(false, Ordering::Relaxed),
+    }
+}
+
 /// Whether there is a record.
 #[inline]
 pub(crate) fn is_on() -> bool {
