@@ -1,9 +1,11 @@
-"""Run every GPU check of the bundle, one after another, and say which ones passed.
+"""Run every GPU check of the bundle and say which ones passed.
 
 The bundle is the folder this file lies in: lib/ holds the shim, workloads/ unmodified CUDA
 programs, and bin/ executables, listed in bin/checks.json. A workload passes if it computes the same
 bits with the shim as without it, and the shim counts the launches that the framework's own profiler
 counts. An executable passes if it exits with 0; 77 means that it skipped itself.
+
+With --jobs, checks of results run beside one another; those that measure time come last, alone.
 """
 
 import argparse
@@ -18,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
 
@@ -52,8 +55,11 @@ def main():
     driver = json.loads(output_of([sys.executable, "-c", DRIVER_PROBE]) or "{}")
     has_gpu = Path("/dev/nvidia0").exists() or driver.get("cuInit") == 0
     checks = {name: partial(check_workload, name) for name in WORKLOADS}
+    timed = set()
     for entry in read_json(EXECUTABLE_CHECKS) or []:
         checks[entry["name"]] = partial(check_executable, entry, driver.get("path"))
+        if entry.get("timed"):
+            timed.add(entry["name"])
     options = parse_arguments(checks)
     options.out.mkdir(parents=True, exist_ok=True)
     if not has_gpu:
@@ -64,9 +70,8 @@ def main():
     results = []
     report = {"machine": machine(driver), "command": shlex.join(sys.argv), "checks": results}
     names = [name for name in checks if name in options.only]
-    for name in names:
-        result = {"name": name, **(run_check(checks[name]) if has_gpu else NO_GPU)}
-        results.append(result)
+    for name, result in run_all(names, checks, timed, options.jobs if has_gpu else 0):
+        results.append({"name": name, **result})
         progress = f"[{len(results)}/{len(names)}] {name}: {result['verdict']}"
         print(f"{progress} in {result['seconds']} s; {result['detail']}", flush=True)
         # Written after each check, so that a run that is cut short leaves what it found.
@@ -82,6 +87,7 @@ def main():
 def parse_arguments(checks):
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default="gpu-results", metavar="DIR")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="checks at once")
     parser.add_argument("--only", default=",".join(checks), metavar="NAME[,NAME]")
     options = parser.parse_args()
     options.only = options.only.split(",")
@@ -89,6 +95,17 @@ def parse_arguments(checks):
     if unknown:
         parser.error(f"no check {', '.join(unknown)}; there are {', '.join(checks)}")
     return options
+
+
+def run_all(names, checks, timed, jobs):
+    """Yield each check's name and result as it ends; with no jobs, all of them are skipped."""
+    if jobs == 0:
+        yield from ((name, NO_GPU) for name in names)
+        return
+    with ThreadPoolExecutor(jobs) as pool:
+        beside = {pool.submit(run_check, checks[name]): name for name in names if name not in timed}
+        yield from ((beside[done], done.result()) for done in as_completed(beside))
+    yield from ((name, run_check(checks[name])) for name in names if name in timed)
 
 
 def run_check(check):

@@ -8,7 +8,7 @@ use crate::hot::HOT;
 use crate::lane::{FULL, LANES, Lane};
 use crate::schedule::Schedule;
 use crate::stream::{Kind, Logical, Ring, State};
-use crate::{graph, lane, log, settings, tenant, watchdog};
+use crate::{graph, kernel, lane, log, settings, tenant, watchdog};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
@@ -21,15 +21,21 @@ const DEVICES: usize = 16;
 const READY_RINGS: usize = 4;
 
 static COROUTINES: [Coroutine; DEVICES] = [const { Coroutine::none() }; DEVICES];
-/// How many of them were ever used; mostly one.
-static USED: AtomicUsize = AtomicUsize::new(0);
 
 /// The streams that programs have made, by their handle.
 pub(crate) static STREAMS: Handles<Logical> = Handles::new();
 
 /// One device's primary context.
+///
+/// What a launch into the legacy stream touches comes first, together.
+#[repr(C, align(64))]
 pub(crate) struct Coroutine {
     context: AtomicPtr<CUctx_st>,
+    /// Counts what is put into the legacy stream, so that blocking streams know whether there was anything.
+    legacy_work: AtomicU64,
+    /// Whether anything was put into a blocking stream since the legacy stream looked.
+    pub(crate) blocking_work: AtomicBool,
+    pub(crate) legacy: Logical,
     device: AtomicI32,
     /// How often the program holds the context.
     retained: Mutex<u64>,
@@ -43,14 +49,9 @@ pub(crate) struct Coroutine {
     building: Condvar,
     late: AtomicBool,
     named_lane: AtomicUsize,
-    pub(crate) legacy: Logical,
     streams: Mutex<Vec<&'static Logical>>,
     rings: Mutex<Vec<Ring>>,
     ordering_rings: AtomicBool,
-    /// Counts what is put into the legacy stream, so that blocking streams know whether there was anything.
-    legacy_work: AtomicU64,
-    /// Whether anything was put into a blocking stream since the legacy stream looked.
-    pub(crate) blocking_work: AtomicBool,
     /// How many streams are on a lane and not at home.
     pub(crate) away: AtomicUsize,
     pub(crate) moves: AtomicU64,
@@ -72,7 +73,7 @@ pub(crate) fn of(context: CUcontext) -> Option<&'static Coroutine> {
     if context.0.is_null() {
         return None;
     }
-    let used = USED.load(Ordering::Relaxed);
+    let used = usize::from(HOT.coroutines.load(Ordering::Relaxed)).min(DEVICES);
     COROUTINES[..used].iter().find(|coroutine| coroutine.context().0 == context.0)
 }
 
@@ -157,7 +158,7 @@ impl Coroutine {
         self.device.store(device.0, Ordering::Relaxed);
         self.era.fetch_add(1, Ordering::Relaxed);
         self.legacy.prepare(self, Kind::Legacy, Kind::LEGACY_HANDLE, 0, Ring::none());
-        USED.fetch_max(usize::try_from(device.0).map_or(0, |index| index + 1), Ordering::Relaxed);
+        HOT.coroutines.fetch_max(u8::try_from(device.0).map_or(0, |index| index + 1), Ordering::Relaxed);
         // Pairs with the acquire in `context`: who finds it finds the legacy stream prepared.
         self.context.store(context.0, Ordering::Release);
         HOT.scheduled.store(settings::get().schedule.is_some(), Ordering::Relaxed);
@@ -207,6 +208,8 @@ impl Coroutine {
         cu!(cuCtxGetCurrent(&raw mut before));
         cu!(cuCtxSetCurrent(self.context()));
         graph::forget(self);
+        // Its modules go too.
+        kernel::forget();
         watchdog::forget(self);
         STREAMS.remove_if(|logical| logical.belongs_to(self));
         let streams = core::mem::take(&mut *self.streams());

@@ -26,6 +26,8 @@ pub(crate) struct Handles<T: 'static> {
     changing: Mutex<()>,
 }
 
+/// With the beginning of its value it lies in one cache line.
+#[repr(C, align(64))]
 struct Entry<T: 'static> {
     handle: AtomicUsize,
     next: *const Self,

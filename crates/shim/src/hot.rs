@@ -2,7 +2,7 @@
 //! ours in the cache, and each line that has to be fetched again is several nanoseconds.
 
 use crate::tenant::Membership;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
 
 /// The line.
 #[repr(C, align(64))]
@@ -15,6 +15,8 @@ pub(crate) struct Hot {
     pub(crate) step: AtomicU32,
     /// Threads of the program that wait for the GPU.
     pub(crate) waiting: AtomicU32,
+    /// How many coroutines were ever used; mostly one.
+    pub(crate) coroutines: AtomicU8,
     /// Whether there is anything to bind. Off in a forked child, where the driver does not work.
     pub(crate) active: AtomicBool,
     /// Whether the policy wants to know what is in flight.
@@ -30,6 +32,7 @@ pub(crate) static HOT: Hot = Hot {
     captures: AtomicUsize::new(0),
     step: AtomicU32::new(0),
     waiting: AtomicU32::new(0),
+    coroutines: AtomicU8::new(0),
     active: AtomicBool::new(false),
     foresees: AtomicBool::new(false),
     recording: AtomicBool::new(false),

@@ -4,9 +4,10 @@ use crate::call::is_ok;
 use crate::coroutine::Coroutine;
 use crate::handles::Handles;
 use crate::lane::{FULL, LANES};
+use crate::module::{self, mixed};
 use crate::tenant::membership;
 use core::ffi::{CStr, c_char, c_int, c_uint};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
 use detshare_cuda::types::{CUfunction, CUfunction_attribute, CUgraphExec, CUlaunchAttributeID, CUlaunchConfig};
 use detshare_policy::Bound;
@@ -25,7 +26,7 @@ pub(crate) struct Kernel {
     cluster: AtomicU32,
     /// It took far too long on a lane: it runs on all SMs from then on.
     pinned: AtomicBool,
-    /// Tells it from others, in every process: its name and what the driver says of it.
+    /// Tells it from others, in every process: its module, its name, and what the driver says of it.
     identity: AtomicU64,
     name: Mutex<String>,
 }
@@ -37,6 +38,8 @@ pub(crate) struct Profile {
     /// NULL for a graph.
     kernel: AtomicPtr<Kernel>,
     launches: AtomicU32,
+    /// The lanes on which enough is known of it, as bits.
+    known: AtomicU16,
     identity: AtomicU64,
     /// What it takes on each lane; 0 is unknown.
     nanoseconds: [AtomicU64; LANES],
@@ -45,6 +48,10 @@ pub(crate) struct Profile {
     /// What it took the last time that it was measured.
     last: AtomicU64,
 }
+
+/// Kernels that were launched, and those of them whose module is not known.
+pub(crate) static SEEN: AtomicU64 = AtomicU64::new(0);
+pub(crate) static WITHOUT_MODULE: AtomicU64 = AtomicU64::new(0);
 
 /// Kernels and shapes that have a profile of their own.
 const MOST_SHAPES: usize = 8_192;
@@ -60,6 +67,7 @@ impl Profile {
         self.kernel.store(kernel, Ordering::Relaxed);
         self.identity.store(identity, Ordering::Relaxed);
         self.launches.store(0, Ordering::Relaxed);
+        self.known.store(0, Ordering::Relaxed);
         self.last.store(0, Ordering::Relaxed);
         for lane in 0..LANES {
             self.nanoseconds[lane].store(0, Ordering::Relaxed);
@@ -105,7 +113,7 @@ impl Profile {
         const MOSTLY: u64 = 60;
         let full = self.nanoseconds[FULL].load(Ordering::Relaxed);
         let all = u64::from(coroutine.lanes[FULL].width());
-        let known = |lane: &usize| self.measured[*lane].load(Ordering::Relaxed) >= ENOUGH;
+        let known = |lane: &usize| self.is_known_on(*lane);
         let lane = (1..LANES).filter(known).min_by_key(|lane| coroutine.lanes[*lane].width())?;
         let (there, width) = (self.nanoseconds[lane].load(Ordering::Relaxed), u64::from(coroutine.lanes[lane].width()));
         let lacking = full.saturating_mul(all.saturating_sub(width)) / width.max(1);
@@ -121,7 +129,7 @@ impl Profile {
         let count = self.launches.load(Ordering::Relaxed);
         // Two threads may count as one: which launches are timed does not matter.
         self.launches.store(count.wrapping_add(1), Ordering::Relaxed);
-        count.is_multiple_of(RARELY) || self.measured[lane].load(Ordering::Relaxed) < ENOUGH
+        count.is_multiple_of(RARELY) || !self.is_known_on(lane)
     }
 
     /// It took so long on a lane. At first the shortest counts: the first launches are slow in many ways. Later it is a mean
@@ -142,6 +150,9 @@ impl Profile {
         self.last.store(took, Ordering::Relaxed);
         self.nanoseconds[lane].store(now.max(1), Ordering::Relaxed);
         self.measured[lane].store(measured.saturating_add(1), Ordering::Relaxed);
+        if measured >= ENOUGH - 1 {
+            self.known.fetch_or(1 << lane, Ordering::Relaxed);
+        }
     }
 
     /// Says on the board what it takes on a lane. For the background thread. Graphs are known to this process alone.
@@ -179,7 +190,7 @@ impl Profile {
 
     /// Whether enough is known of it on a lane to say that something took too long.
     pub(crate) fn is_known_on(&self, lane: usize) -> bool {
-        self.measured_on(lane) >= ENOUGH
+        self.known.load(Ordering::Relaxed) >> lane & 1 != 0
     }
 
     /// Whether a lane can hold the launch.
@@ -220,12 +231,6 @@ pub(crate) fn graph_profile(executable: CUgraphExec) -> &'static Profile {
 /// The graph is gone.
 pub(crate) fn forget_graph(executable: CUgraphExec) {
     PROFILES.remove(executable.0.addr());
-}
-
-fn mixed(one: u64, other: u64) -> u64 {
-    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mixed = (one.rotate_left(23) ^ other).wrapping_mul(GOLDEN);
-    mixed ^ mixed >> 29
 }
 
 /// How a kernel is launched, as far as it matters where.
@@ -316,17 +321,20 @@ fn find(function: CUfunction) -> &'static Kernel {
         KERNELS.insert(handle, |kernel| {
             kernel.cluster.store(compiled_cluster(function), Ordering::Relaxed);
             kernel.pinned.store(false, Ordering::Relaxed);
-            let name = name(function);
-            kernel.identity.store(identity(function, &name), Ordering::Relaxed);
+            let (name, content) = (name(function), module::content(function.0.addr()));
+            SEEN.fetch_add(1, Ordering::Relaxed);
+            WITHOUT_MODULE.fetch_add(u64::from(content == 0), Ordering::Relaxed);
+            kernel.identity.store(identity(function, &name, content), Ordering::Relaxed);
             *kernel.name.lock().unwrap_or_else(PoisonError::into_inner) = name;
         })
     })
 }
 
-/// From its name, and what the driver says of it, which tells apart most kernels of the same name.
-fn identity(function: CUfunction, name: &str) -> u64 {
+/// From its module and its name, and what the driver says of it: where the module is not known, that tells apart most
+/// kernels of the same name.
+fn identity(function: CUfunction, name: &str, content: u64) -> u64 {
     use CUfunction_attribute as Attribute;
-    let named = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| mixed(hash, u64::from(byte)));
+    let named = name.bytes().fold(content, |hash, byte| mixed(hash, u64::from(byte)));
     let attributes = [
         Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS,
         Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,

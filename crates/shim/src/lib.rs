@@ -47,6 +47,7 @@ mod hot;
 mod kernel;
 mod lane;
 mod log;
+mod module;
 mod no_driver;
 mod opening;
 mod published;

@@ -6,6 +6,7 @@ mod graph;
 mod host_memory;
 mod launch;
 mod memory;
+mod module;
 mod proc_address;
 mod stream;
 
@@ -15,6 +16,7 @@ pub(crate) use graph::*;
 pub(crate) use host_memory::*;
 pub(crate) use launch::*;
 pub(crate) use memory::*;
+pub(crate) use module::*;
 pub(crate) use proc_address::*;
 pub(crate) use stream::*;
 

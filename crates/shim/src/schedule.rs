@@ -51,7 +51,7 @@ impl Schedule {
             Self::Between(_) => coroutine.named_lane(),
             Self::Lane(_) => coroutine.named_lane(),
         };
-        if coroutine.lanes[lane].is_ready() { lane } else { FULL }
+        if lane == FULL || coroutine.lanes[lane].is_ready() { lane } else { FULL }
     }
 }
 

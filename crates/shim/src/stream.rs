@@ -50,10 +50,10 @@ impl Kind {
 #[repr(C)]
 pub(crate) struct Logical {
     coroutine: AtomicPtr<Coroutine>,
-    /// How much of the legacy stream's work this one is ordered behind.
-    legacy_seen: AtomicU64,
     kind: AtomicU8,
     state: Mutex<State>,
+    /// How much of the legacy stream's work this one is ordered behind.
+    legacy_seen: AtomicU64,
     /// The context's, which may have gone and come back.
     era: AtomicU64,
     /// The last call under way has come back.

@@ -4,8 +4,8 @@ use super::replace;
 use crate::call::is_ok;
 use crate::coroutine;
 use crate::entries::counter;
-use crate::{bind, digest, kernel, quota, settings, stats, steps};
-use detshare_cuda::types::{CUcontext, CUdevice, CUlibrary, CUmodule, CUresult};
+use crate::{bind, digest, quota, settings, stats, steps};
+use detshare_cuda::types::{CUcontext, CUdevice, CUresult};
 
 replace! {
     fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) {
@@ -36,14 +36,6 @@ replace! {
         coroutine::resetting(device);
         quota::end_primary(device, true, || cu!(cuDevicePrimaryCtxReset_v2(device)))
     }
-    fn cuModuleUnload(module: CUmodule) {
-        unloading();
-        cu!(cuModuleUnload(module))
-    }
-    fn cuLibraryUnload(library: CUlibrary) {
-        unloading();
-        cu!(cuLibraryUnload(library))
-    }
     fn cuCtxSynchronize() {
         stats::count(counter::cuCtxSynchronize);
         waited(|| {
@@ -59,14 +51,6 @@ replace! {
             }
             cu!(cuCtxSynchronize_v2(context))
         })
-    }
-}
-
-/// Kernels are about to go that may still run on lanes.
-fn unloading() {
-    if coroutine::active() {
-        bind::everything();
-        kernel::forget();
     }
 }
 

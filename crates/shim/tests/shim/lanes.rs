@@ -102,4 +102,5 @@ fn a_kernel_that_takes_too_long_on_a_lane_is_reported_and_stays_off() {
     assert_eq!(said, run("slow_once", &rounds, &[]).0, "other bits");
     let (_, stats) = run("slow_once", &["10"; 24], &moving);
     assert_eq!(stats["lanes"]["kernels_reported"], 0, "{stats}");
+    assert_eq!((&stats["lanes"]["kernels"], &stats["lanes"]["kernels_without_module"]), (&1.into(), &0.into()));
 }

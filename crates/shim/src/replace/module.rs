@@ -1,0 +1,158 @@
+//! Modules and libraries: what their kernels are known by, and what has to be over before they go.
+
+use super::replace;
+use crate::boundary::guarded;
+use crate::call::is_ok;
+use crate::{bind, coroutine, kernel, module, settings};
+use core::ffi::{c_char, c_uint, c_void};
+use detshare_cuda::types::{CUfunction, CUjit_option, CUkernel, CUlibrary, CUlibraryOption, CUmodule, CUresult};
+
+replace! {
+    fn cuModuleLoad(module: *mut CUmodule, name: *const c_char) {
+        let code = cu!(cuModuleLoad(module, name));
+        // SAFETY: the driver has opened that file, and written there.
+        unsafe { loaded_from_file(code, module.cast(), name) }
+    }
+    fn cuModuleLoadData(module: *mut CUmodule, image: *const c_void) {
+        let code = cu!(cuModuleLoadData(module, image));
+        // SAFETY: the driver has read the image, and written there.
+        unsafe { loaded(code, module.cast(), image) }
+    }
+    fn cuModuleLoadDataEx(
+        module: *mut CUmodule, image: *const c_void, count: c_uint, options: *mut CUjit_option,
+        values: *mut *mut c_void,
+    ) {
+        let code = cu!(cuModuleLoadDataEx(module, image, count, options, values));
+        // SAFETY: as above.
+        unsafe { loaded(code, module.cast(), image) }
+    }
+    fn cuModuleLoadFatBinary(module: *mut CUmodule, image: *const c_void) {
+        let code = cu!(cuModuleLoadFatBinary(module, image));
+        // SAFETY: as above.
+        unsafe { loaded(code, module.cast(), image) }
+    }
+    fn cuLibraryLoadData(
+        library: *mut CUlibrary, image: *const c_void, options: *mut CUjit_option, values: *mut *mut c_void,
+        count: c_uint, more_options: *mut CUlibraryOption, more_values: *mut *mut c_void, more_count: c_uint,
+    ) {
+        let code = cu!(cuLibraryLoadData(
+            library, image, options, values, count, more_options, more_values, more_count
+        ));
+        // SAFETY: as above.
+        unsafe { loaded(code, library.cast(), image) }
+    }
+    fn cuLibraryLoadFromFile(
+        library: *mut CUlibrary, name: *const c_char, options: *mut CUjit_option, values: *mut *mut c_void,
+        count: c_uint, more_options: *mut CUlibraryOption, more_values: *mut *mut c_void, more_count: c_uint,
+    ) {
+        let code = cu!(cuLibraryLoadFromFile(
+            library, name, options, values, count, more_options, more_values, more_count
+        ));
+        // SAFETY: the driver has opened that file, and written there.
+        unsafe { loaded_from_file(code, library.cast(), name) }
+    }
+    fn cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char) {
+        let code = cu!(cuModuleGetFunction(function, module, name));
+        // SAFETY: the driver has written there.
+        unsafe { got(code, function.cast(), 1, module.0.addr()) }
+    }
+    fn cuModuleEnumerateFunctions(functions: *mut CUfunction, count: c_uint, module: CUmodule) {
+        let code = cu!(cuModuleEnumerateFunctions(functions, count, module));
+        // SAFETY: as above, as many as there are and have room.
+        unsafe { got(code, functions.cast(), functions_in(module).min(count), module.0.addr()) }
+    }
+    fn cuLibraryGetKernel(kernel: *mut CUkernel, library: CUlibrary, name: *const c_char) {
+        let code = cu!(cuLibraryGetKernel(kernel, library, name));
+        // SAFETY: the driver has written there.
+        unsafe { got(code, kernel.cast(), 1, library.0.addr()) }
+    }
+    fn cuLibraryEnumerateKernels(kernels: *mut CUkernel, count: c_uint, library: CUlibrary) {
+        let code = cu!(cuLibraryEnumerateKernels(kernels, count, library));
+        // SAFETY: as above, as many as there are and have room.
+        unsafe { got(code, kernels.cast(), kernels_in(library).min(count), library.0.addr()) }
+    }
+    fn cuLibraryGetModule(module: *mut CUmodule, library: CUlibrary) {
+        let code = cu!(cuLibraryGetModule(module, library));
+        // SAFETY: the driver has written there.
+        unsafe { got(code, module.cast(), 1, library.0.addr()) }
+    }
+    fn cuKernelGetFunction(function: *mut CUfunction, kernel: CUkernel) {
+        let code = cu!(cuKernelGetFunction(function, kernel));
+        // SAFETY: the driver has written there.
+        unsafe { got(code, function.cast(), 1, kernel.0.addr()) }
+    }
+    fn cuModuleUnload(module: CUmodule) {
+        unloading(module.0.addr());
+        cu!(cuModuleUnload(module))
+    }
+    fn cuLibraryUnload(library: CUlibrary) {
+        unloading(library.0.addr());
+        cu!(cuLibraryUnload(library))
+    }
+}
+
+/// Handles are pointers, as programs see them.
+type Handle = *mut c_void;
+
+/// A module or library is there, from memory.
+///
+/// # Safety
+/// If the code says that all went well, the driver has read the image and written the handle.
+unsafe fn loaded(code: CUresult, handle: *const Handle, image: *const c_void) -> CUresult {
+    if is_ok(code) && settings::get().binds() {
+        // SAFETY: the caller's promise.
+        let handle = unsafe { *handle }.addr();
+        // SAFETY: likewise.
+        guarded((), || unsafe { module::loaded(handle, image) });
+    }
+    code
+}
+
+/// A module or library is there, from a file.
+///
+/// # Safety
+/// If the code says that all went well, the driver has opened that file and written the handle.
+unsafe fn loaded_from_file(code: CUresult, handle: *const Handle, name: *const c_char) -> CUresult {
+    if is_ok(code) && settings::get().binds() {
+        // SAFETY: the caller's promise.
+        let handle = unsafe { *handle }.addr();
+        // SAFETY: likewise.
+        guarded((), || unsafe { module::loaded_from_file(handle, name) });
+    }
+    code
+}
+
+/// Handles came out of another one.
+///
+/// # Safety
+/// If the code says that all went well, the driver has written so many.
+unsafe fn got(code: CUresult, handles: *const Handle, count: c_uint, from: usize) -> CUresult {
+    if is_ok(code) && settings::get().binds() && !handles.is_null() {
+        // SAFETY: the caller's promise.
+        for handle in unsafe { core::slice::from_raw_parts(handles, count as usize) } {
+            module::got(handle.addr(), from);
+        }
+    }
+    code
+}
+
+fn functions_in(module: CUmodule) -> c_uint {
+    let mut count = 0;
+    cu!(cuModuleGetFunctionCount(&raw mut count, module));
+    count
+}
+
+fn kernels_in(library: CUlibrary) -> c_uint {
+    let mut count = 0;
+    cu!(cuLibraryGetKernelCount(&raw mut count, library));
+    count
+}
+
+/// Kernels are about to go that may still run on lanes.
+fn unloading(owner: usize) {
+    if coroutine::active() {
+        bind::everything();
+        kernel::forget();
+        module::unloaded(owner);
+    }
+}
