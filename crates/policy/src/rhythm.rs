@@ -91,6 +91,16 @@ pub struct Learner {
     due_ns: Option<u64>,
     spread_ns: u64,
     wrong: u32,
+    /// What these are like, while nothing has been added to them.
+    habits: Option<Habits>,
+}
+
+/// What periods, pauses and lengths are like.
+#[derive(Debug, Clone, Copy)]
+struct Habits {
+    period: Option<Habit>,
+    pause: Option<Habit>,
+    lasts_ns: u64,
 }
 
 impl Default for Learner {
@@ -112,11 +122,13 @@ impl Learner {
             due_ns: None,
             spread_ns: 0,
             wrong: 0,
+            habits: None,
         }
     }
 
     /// A step has begun.
     pub fn began(&mut self, now_ns: u64) {
+        self.habits = None;
         if let Some(before) = self.began_ns.replace(now_ns) {
             self.periods.add(now_ns.saturating_sub(before));
         }
@@ -133,28 +145,52 @@ impl Learner {
         }
     }
 
+    /// Works out what the end of the step that has begun will tell, as far as that is known before. Whoever waits for the
+    /// end has the time; afterwards somebody waits for whoever comes from there.
+    pub fn foresee(&mut self) {
+        self.habits = Some(self.habits());
+    }
+
     /// The step that has begun is over.
     pub fn ended(&mut self, now_ns: u64) {
+        let rhythm = self.if_ended(now_ns);
+        self.habits = None;
+        (self.due_ns, self.spread_ns) = (rhythm.due_ns, rhythm.spread_ns);
         self.ended_ns = Some(now_ns);
         if let Some(began) = self.began_ns {
             self.lengths.add(now_ns.saturating_sub(began));
         }
-        let from = |start: Option<u64>, distances: &Distances| {
-            let habit = distances.habit().filter(|habit| habit.is_steady())?;
+    }
+
+    /// What would be known if the step that has begun were over now.
+    #[must_use]
+    pub fn if_ended(&self, now_ns: u64) -> Rhythm {
+        let habits = self.habits.unwrap_or_else(|| self.habits());
+        let from = |start: Option<u64>, habit: Option<Habit>| {
+            let habit = habit.filter(|habit| habit.is_steady())?;
             // An end that comes after the next step should have begun says nothing of a clock's beat.
             let due = start?.saturating_add(habit.middle_ns);
             Some((habit.spread_ns, due)).filter(|_| due > now_ns)
         };
-        let best = from(self.began_ns, &self.periods).into_iter().chain(from(Some(now_ns), &self.pauses)).min();
-        self.due_ns = best.map(|(_, due)| due);
-        self.spread_ns = best.map_or(0, |(spread, _)| spread);
+        let best = from(self.began_ns, habits.period).into_iter().chain(from(Some(now_ns), habits.pause)).min();
+        Rhythm {
+            due_ns: best.map(|(_, due)| due),
+            spread_ns: best.map_or(0, |(spread, _)| spread),
+            gap_ns: self.pauses.mean(),
+            lasts_ns: habits.lasts_ns,
+        }
     }
 
     /// What is known now. The next step is due only between two steps.
     #[must_use]
     pub fn rhythm(&self) -> Rhythm {
+        let (due_ns, spread_ns) = (self.due_ns, self.spread_ns);
+        Rhythm { due_ns, spread_ns, gap_ns: self.pauses.mean(), lasts_ns: self.habits().lasts_ns }
+    }
+
+    fn habits(&self) -> Habits {
         let lasts_ns = self.lengths.habit().map_or_else(|| self.lengths.mean(), |habit| habit.middle_ns);
-        Rhythm { due_ns: self.due_ns, spread_ns: self.spread_ns, gap_ns: self.pauses.mean(), lasts_ns }
+        Habits { period: self.periods.habit(), pause: self.pauses.habit(), lasts_ns }
     }
 }
 
@@ -223,6 +259,22 @@ mod tests {
         let after = errors(&mut learner, (0..40).map(|i| (600 * MS + i * 10 * MS, 5 * MS)));
         assert!(after[12..].iter().all(|error| *error == Some(0)), "{after:?}");
         assert_eq!(learner.rhythm().lasts_ns, 5 * MS);
+    }
+
+    #[test]
+    fn who_foresees_the_end_learns_the_same() {
+        let (mut one, mut other) = (Learner::new(), Learner::new());
+        for i in 0..200 {
+            let began = i * 6 * MS + noise(i, 300_000);
+            let ended = began + MS + noise(i + 3, 200_000);
+            one.began(began);
+            other.began(began);
+            other.foresee();
+            assert_eq!(one.if_ended(ended), other.if_ended(ended));
+            one.ended(ended);
+            other.ended(ended);
+            assert_eq!(one.rhythm(), other.rhythm());
+        }
     }
 
     #[test]

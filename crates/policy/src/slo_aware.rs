@@ -20,14 +20,14 @@ const AGAIN_NS: u64 = 5_000_000;
 /// By how much a launch may overrun the time at which a step is due; below 0, how long before it must be over.
 fn overrun(dial: Dial) -> i64 {
     const NEVER_DISTURB: i64 = -100_000;
-    dial.along(&[(0, NEVER_DISTURB), (250, 0), (500, 100_000), (750, 400_000), (1_000, 5_000_000)])
+    dial.along(&[(0, NEVER_DISTURB), (250, -30_000), (500, 100_000), (750, 400_000), (1_000, 5_000_000)])
 }
 
 /// What may be in flight when another launch is made: it is in the way of a step that nobody expected. Where all steps are
 /// expected there can be more, so that the GPU never waits for the host.
 fn ahead(dial: Dial, is_surprised: bool) -> u64 {
     let points: &[(u16, i64)] = if is_surprised {
-        &[(0, 40_000), (250, 80_000), (500, 300_000), (750, 1_000_000), (1_000, 20_000_000)]
+        &[(0, 40_000), (250, 130_000), (500, 300_000), (750, 1_000_000), (1_000, 20_000_000)]
     } else {
         &[(0, 300_000), (250, 400_000), (500, 600_000), (750, 1_000_000), (1_000, 20_000_000)]
     };

@@ -8,7 +8,7 @@ use crate::bind;
 use crate::coroutine::active;
 use crate::digest::{self, Copied};
 use crate::resolve;
-use crate::steps;
+use crate::steps::{self, Subject};
 use crate::treatment::Kind;
 use core::arch::naked_asm;
 use core::ffi::*;
@@ -104,7 +104,7 @@ macro_rules! bind {
         unsafe extern "C" fn $name($($parameter: $ty),*) -> CUresult {
             $count
             let _bound = bind::$how(CUstream(core::ptr::null_mut()), $default);
-            steps::waited(|| {
+            steps::waited(None, || {
                 // SAFETY: the caller's own arguments for the function that it meant to call.
                 let code = unsafe { real(entry::$name)($($parameter),*) };
                 $(record!(code, CUstream(core::ptr::null_mut()), $default, None, $digest($($brought),*));)?
@@ -141,7 +141,7 @@ macro_rules! ask {
         unsafe extern "C" fn $name($($parameter: $ty),*) -> CUresult {
             $count
             // SAFETY: the caller's own arguments for the function that it meant to call.
-            steps::$after(|| unsafe { real(entry::$name)($($parameter),*) })
+            steps::$after(None, || unsafe { real(entry::$name)($($parameter),*) })
         }
     };
 }
@@ -154,7 +154,10 @@ macro_rules! look {
             $count
             // SAFETY: the caller's own stream, or one that stands for it.
             let call = |stream| unsafe { real(entry::$name)(stream) };
-            steps::$after(|| if active() { bind::look($stream, $default, call) } else { call($stream) })
+            if !active() {
+                return call($stream);
+            }
+            steps::$after(Subject::new($stream, $default), || bind::look($stream, $default, call))
         }
     };
 }

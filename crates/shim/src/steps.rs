@@ -19,6 +19,7 @@ use crate::{background, quota, record};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use core::time::Duration;
 use detshare_board::clock;
+use detshare_cuda::DefaultStream;
 use detshare_cuda::types::{CUresult, CUstream};
 use detshare_policy::rhythm::Learner;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -75,17 +76,39 @@ fn begin(membership: &Membership, now: u64) {
     }
 }
 
+/// A stream that a call waits for, or asks: if the call says that it is done, and there was no launch meanwhile, nobody
+/// has to ask it again.
+#[derive(Clone, Copy)]
+pub(crate) struct Subject {
+    logical: &'static Logical,
+    launched: u64,
+}
+
+impl Subject {
+    /// The stream as it is before the call. None if somebody is putting work in: that may be counted already and still
+    /// come after what the call sees.
+    pub(crate) fn new(stream: CUstream, default: DefaultStream) -> Option<Self> {
+        let membership = membership()?;
+        let logical = bind::find(stream, default)?;
+        let _nobody_is_launching = logical.try_lock()?;
+        Some(Self { logical, launched: membership.page.launched() })
+    }
+}
+
 /// A call that waits for something. Whoever waits will see for itself: our thread would only be in its way.
 #[inline]
-pub(crate) fn waited(wait: impl FnOnce() -> CUresult) -> CUresult {
+pub(crate) fn waited(subject: Option<Subject>, wait: impl FnOnce() -> CUresult) -> CUresult {
     if membership().is_none() {
         return wait();
+    }
+    if let Ok(mut learner) = LEARNER.try_lock() {
+        learner.foresee();
     }
     HOT.waiting.fetch_add(1, Ordering::Relaxed);
     let code = wait();
     HOT.waiting.fetch_sub(1, Ordering::Relaxed);
     if is_ok(code) {
-        look();
+        look_after(subject);
     }
     code
 }
@@ -93,19 +116,23 @@ pub(crate) fn waited(wait: impl FnOnce() -> CUresult) -> CUresult {
 /// A call that says whether something is finished. Programs make such calls far more often than steps end, and
 /// asking all streams takes microseconds: one that was not idle a moment ago is not asked again.
 #[inline]
-pub(crate) fn asked(ask: impl FnOnce() -> CUresult) -> CUresult {
+pub(crate) fn asked(subject: Option<Subject>, ask: impl FnOnce() -> CUresult) -> CUresult {
     let code = ask();
     if is_ok(code)
         && membership().is_some()
         && clock::now().saturating_sub(NOT_OVER.load(Ordering::Relaxed)) > MOMENT_NS
     {
-        look();
+        look_after(subject);
     }
     code
 }
 
 /// Sees whether the step is over, and says so on the board.
 pub(crate) fn look() {
+    look_after(None);
+}
+
+fn look_after(done: Option<Subject>) {
     let Some(membership) = membership() else { return };
     if !membership.page.step().is_busy() {
         return;
@@ -114,7 +141,8 @@ pub(crate) fn look() {
     let Ok(_looking) = LOOKING.try_lock() else { return };
     let upto = membership.page.launched();
     let begun = BEGUN.load(Ordering::Relaxed);
-    let is_over = UNFINISHED.retain(|logical| !has_left(logical));
+    let done = done.filter(|done| done.launched == upto).map(|done| done.logical);
+    let is_over = UNFINISHED.retain(|logical| !has_left(logical, done));
     let now = clock::now();
     if is_over && finish(membership, upto, now) {
         membership.page.note_step(now.saturating_sub(begun));
@@ -125,9 +153,7 @@ pub(crate) fn look() {
 
 /// Says that the step is over, and what is known of the next one, unless more has been launched.
 fn finish(membership: &Membership, upto: u64, now: u64) -> bool {
-    let mut learned = learner().clone();
-    learned.ended(now);
-    let rhythm = learned.rhythm();
+    let rhythm = learner().if_ended(now);
     membership.page.set_habits(rhythm.spread_ns, rhythm.gap_ns);
     let is_over = membership.page.finish(upto, rhythm.due_ns.unwrap_or(0));
     if is_over {
@@ -141,11 +167,12 @@ fn learner() -> MutexGuard<'static, Learner> {
     LEARNER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the stream has nothing left to do and is no longer on the list.
-fn has_left(logical: &'static Logical) -> bool {
+/// Whether the stream has nothing left to do and is no longer on the list; of one that is known already.
+fn has_left(logical: &'static Logical, done: Option<&Logical>) -> bool {
     // Somebody is putting work in.
     let Some(mut state) = logical.try_lock() else { return false };
-    if state.unfinished && !is_done(logical, &state) {
+    let is_known = done.is_some_and(|done| core::ptr::eq(done, logical));
+    if state.unfinished && !is_known && !is_done(logical, &state) {
         return false;
     }
     state.unfinished = false;

@@ -74,6 +74,8 @@ pub(crate) struct State {
     pub(crate) home: CUstream,
     /// Calls under way at the present place, by threads that do not hold the lock meanwhile: it stays there.
     pub(crate) pins: u32,
+    /// Threads that wait until there are none.
+    movers: u16,
     /// The lane whose stream it is on; None at home.
     place: Option<u8>,
     /// Whether anything was put into it since the legacy stream looked.
@@ -162,6 +164,7 @@ impl Logical {
                 flight: Flight::none(),
                 attributed: false,
                 pins: 0,
+                movers: 0,
                 new_work: false,
                 unfinished: false,
             }),
@@ -194,6 +197,7 @@ impl Logical {
             flight: Flight::none(),
             attributed: false,
             pins: 0,
+            movers: 0,
             new_work: false,
             unfinished: false,
         };
@@ -262,17 +266,22 @@ impl Logical {
 
     /// Waits until no other thread is putting work in where the stream is away. What such a call waits for, this
     /// thread's next work in the same stream would have to wait for too.
-    pub(crate) fn until_it_can_move<'s>(&'s self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
-        self.unpinned
-            .wait_while(state, |state| state.place.is_some() && state.pins > 0)
-            .unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn until_it_can_move<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        let is_held = |state: &mut State| state.place.is_some() && state.pins > 0;
+        if is_held(&mut state) {
+            state.movers += 1;
+            state = self.unpinned.wait_while(state, is_held).unwrap_or_else(PoisonError::into_inner);
+            state.movers -= 1;
+        }
+        state
     }
 
     /// Ends a piece of work that was done without the lock.
     pub(crate) fn end(&self) {
         let mut state = self.lock();
         state.pins = state.pins.saturating_sub(1);
-        if state.pins == 0 {
+        // Waking is a system call even where nobody waits.
+        if state.pins == 0 && state.movers > 0 {
             self.unpinned.notify_all();
         }
         let Some(coroutine) = self.coroutine() else { return };

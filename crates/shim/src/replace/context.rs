@@ -56,7 +56,7 @@ replace! {
 
 /// The program waits for everything.
 fn waited(wait: impl FnOnce() -> CUresult) -> CUresult {
-    steps::waited(|| {
+    steps::waited(None, || {
         let code = wait();
         if is_ok(code) {
             digest::all_is_done();

@@ -54,32 +54,32 @@ replace! {
     fn cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char) {
         let code = cu!(cuModuleGetFunction(function, module, name));
         // SAFETY: the driver has written there.
-        unsafe { got(code, function.cast(), 1, module.0.addr()) }
+        unsafe { got(code, function.cast(), || 1, module.0.addr()) }
     }
     fn cuModuleEnumerateFunctions(functions: *mut CUfunction, count: c_uint, module: CUmodule) {
         let code = cu!(cuModuleEnumerateFunctions(functions, count, module));
         // SAFETY: as above, as many as there are and have room.
-        unsafe { got(code, functions.cast(), functions_in(module).min(count), module.0.addr()) }
+        unsafe { got(code, functions.cast(), || functions_in(module).min(count), module.0.addr()) }
     }
     fn cuLibraryGetKernel(kernel: *mut CUkernel, library: CUlibrary, name: *const c_char) {
         let code = cu!(cuLibraryGetKernel(kernel, library, name));
         // SAFETY: the driver has written there.
-        unsafe { got(code, kernel.cast(), 1, library.0.addr()) }
+        unsafe { got(code, kernel.cast(), || 1, library.0.addr()) }
     }
     fn cuLibraryEnumerateKernels(kernels: *mut CUkernel, count: c_uint, library: CUlibrary) {
         let code = cu!(cuLibraryEnumerateKernels(kernels, count, library));
         // SAFETY: as above, as many as there are and have room.
-        unsafe { got(code, kernels.cast(), kernels_in(library).min(count), library.0.addr()) }
+        unsafe { got(code, kernels.cast(), || kernels_in(library).min(count), library.0.addr()) }
     }
     fn cuLibraryGetModule(module: *mut CUmodule, library: CUlibrary) {
         let code = cu!(cuLibraryGetModule(module, library));
         // SAFETY: the driver has written there.
-        unsafe { got(code, module.cast(), 1, library.0.addr()) }
+        unsafe { got(code, module.cast(), || 1, library.0.addr()) }
     }
     fn cuKernelGetFunction(function: *mut CUfunction, kernel: CUkernel) {
         let code = cu!(cuKernelGetFunction(function, kernel));
         // SAFETY: the driver has written there.
-        unsafe { got(code, function.cast(), 1, kernel.0.addr()) }
+        unsafe { got(code, function.cast(), || 1, kernel.0.addr()) }
     }
     fn cuModuleUnload(module: CUmodule) {
         unloading(module.0.addr());
@@ -126,10 +126,10 @@ unsafe fn loaded_from_file(code: CUresult, handle: *const Handle, name: *const c
 ///
 /// # Safety
 /// If the code says that all went well, the driver has written so many.
-unsafe fn got(code: CUresult, handles: *const Handle, count: c_uint, from: usize) -> CUresult {
+unsafe fn got(code: CUresult, handles: *const Handle, count: impl FnOnce() -> c_uint, from: usize) -> CUresult {
     if is_ok(code) && settings::get().binds() && !handles.is_null() {
         // SAFETY: the caller's promise.
-        for handle in unsafe { core::slice::from_raw_parts(handles, count as usize) } {
+        for handle in unsafe { core::slice::from_raw_parts(handles, count() as usize) } {
             module::got(handle.addr(), from);
         }
     }
