@@ -43,6 +43,8 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use detshare_cuda::Driver;
 use serde_json::json;
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -91,6 +93,9 @@ struct Arguments {
     /// How many seconds one test may take
     #[arg(long, default_value_t = runner::TIME_LIMIT_S)]
     limit: u32,
+    /// How many tests run at once, each in its own process
+    #[arg(long, default_value_t = NonZeroUsize::MIN)]
+    jobs: NonZeroUsize,
     /// Only print the tests' names
     #[arg(long)]
     list: bool,
@@ -102,10 +107,8 @@ fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
     let wanted = |name: &str| arguments.filters.is_empty() || arguments.filters.iter().any(|part| name.contains(part));
     let tests = TABLES.iter().flat_map(|table| table.iter()).filter(|(name, _)| wanted(name));
-    match arguments.driver.filter(|_| !arguments.list) {
-        Some(driver) => {
-            run(&driver, tests, arguments.limit, arguments.out.as_deref(), arguments.same_codes_as.as_deref())
-        }
+    match arguments.driver.as_ref().filter(|_| !arguments.list) {
+        Some(driver) => run(driver, tests, &arguments),
         None => {
             tests.for_each(|(name, _)| println!("{name}"));
             Ok(ExitCode::SUCCESS)
@@ -113,18 +116,19 @@ fn main() -> Result<ExitCode> {
     }
 }
 
-fn run<'a>(
-    driver: &Path,
-    tests: impl Iterator<Item = &'a Test>,
-    limit: u32,
-    out: Option<&Path>,
-    same_codes_as: Option<&Path>,
-) -> Result<ExitCode> {
-    let others = same_codes_as.map(codes::read).transpose()?;
+fn run<'a>(driver: &Path, mut tests: impl Iterator<Item = &'a Test>, arguments: &Arguments) -> Result<ExitCode> {
+    let others = arguments.same_codes_as.as_deref().map(codes::read).transpose()?;
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     let mut verdicts = Vec::new();
-    for test in tests {
-        let mut report = runner::run(driver, test, limit)?;
+    let mut running = VecDeque::new();
+    loop {
+        while running.len() < arguments.jobs.get()
+            && let Some(test) = tests.next()
+        {
+            running.push_back(runner::start(driver, test, arguments.limit)?);
+        }
+        let Some(oldest) = running.pop_front() else { break };
+        let mut report = oldest.finish()?;
         if let Some(difference) = others.as_ref().and_then(|others| codes::difference(others, &report)) {
             report.fail(difference);
         }
@@ -138,7 +142,7 @@ fn run<'a>(
     }
     let summary = format!("{passed} passed, {failed} failed, {skipped} skipped");
     println!("{summary}");
-    if let Some(out) = out {
+    if let Some(out) = &arguments.out {
         let text = format!("{:#}\n", json!({ "summary": summary, "tests": verdicts }));
         std::fs::write(out, text).with_context(|| format!("cannot write {}", out.display()))?;
     }

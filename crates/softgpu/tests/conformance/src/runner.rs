@@ -11,7 +11,7 @@ use detshare_cuda::driver::Visibility;
 use detshare_test_child::{ending, limit, wait_for};
 use serde_json::{Value, json};
 use std::fmt;
-use std::io::{BufRead, BufReader, PipeWriter, Write};
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -82,8 +82,16 @@ impl fmt::Display for Report {
     }
 }
 
-/// Runs the test in a child, which gets that many seconds, and waits for it.
-pub(crate) fn run(driver: &Path, test: &Test, seconds: u32) -> Result<Report> {
+/// A test that runs.
+pub(crate) struct Running {
+    name: &'static str,
+    seconds: u32,
+    process: libc::pid_t,
+    reports: PipeReader,
+}
+
+/// Runs the test in a child, which gets that many seconds.
+pub(crate) fn start(driver: &Path, test: &Test, seconds: u32) -> Result<Running> {
     let (reader, writer) = std::io::pipe().context("no pipe to a test")?;
     // SAFETY: this process has one thread, so the child may go on as if nothing had happened.
     match unsafe { libc::fork() } {
@@ -94,18 +102,25 @@ pub(crate) fn run(driver: &Path, test: &Test, seconds: u32) -> Result<Report> {
         }
         process => {
             drop(writer);
-            let mut report = Report { name: test.0, verdict: Verdict::Failed, detail: String::new(), notes: vec![] };
-            let reported = listen(BufReader::new(reader), &mut report)?;
-            let status = wait_for(process).context("a test's process is lost")?;
-            if !reported {
-                report.detail = ending(status, seconds);
-            } else if status != 0 && report.verdict != Verdict::Failed {
-                // A checker that the suite runs under has found something.
-                report.verdict = Verdict::Failed;
-                report.detail = ending(status, seconds);
-            }
-            Ok(report)
+            Ok(Running { name: test.0, seconds, process, reports: reader })
         }
+    }
+}
+
+impl Running {
+    /// Waits for it.
+    pub(crate) fn finish(self) -> Result<Report> {
+        let mut report = Report { name: self.name, verdict: Verdict::Failed, detail: String::new(), notes: vec![] };
+        let reported = listen(BufReader::new(self.reports), &mut report)?;
+        let status = wait_for(self.process).context("a test's process is lost")?;
+        if !reported {
+            report.detail = ending(status, self.seconds);
+        } else if status != 0 && report.verdict != Verdict::Failed {
+            // A checker that the suite runs under has found something.
+            report.verdict = Verdict::Failed;
+            report.detail = ending(status, self.seconds);
+        }
+        Ok(report)
     }
 }
 
