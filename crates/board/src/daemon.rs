@@ -8,7 +8,7 @@ use crate::layout::{DaemonPages, KERNEL_WIDTHS, MOST_SPLITS, SLOTS, SlotRecord};
 use crate::mapping::{MapError, Others, Own};
 use crate::owner::Owner;
 use crate::slot::Generation;
-use crate::sync::{Ordering, Watch, acquired, wake};
+use crate::sync::{AtomicU32, Ordering, Watch, acquired, wake};
 use core::fmt;
 use rustix::fd::{AsFd, BorrowedFd};
 
@@ -191,6 +191,14 @@ impl fmt::Debug for Daemon {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Epoch(u32);
 
+impl Epoch {
+    /// What stands in [`DaemonView::epoch_word`] meanwhile.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
+
 /// A tenant as the daemon's table has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Occupant {
@@ -243,6 +251,12 @@ impl DaemonView {
     pub fn epoch(&self) -> Epoch {
         // Pairs with the release in `Daemon::changed`.
         Epoch(acquired(self.pages.epoch.0.load(Ordering::Relaxed)))
+    }
+
+    /// The word that changes with the epoch, for those who look at nothing else.
+    #[must_use]
+    pub fn epoch_word(&self) -> &AtomicU32 {
+        &self.pages.epoch.0
     }
 
     /// For [`wait`](crate::wait): until the daemon has changed something. Every change wakes.

@@ -96,7 +96,7 @@ fn threads_of_the_owner_write_one_after_the_other() {
             thread::spawn(move || pair.write(value))
         });
         pair.read();
-        writers.map(|writer| writer.join().expect("no panic"));
+        _ = writers.map(|writer| writer.join().expect("no panic"));
         assert!(matches!(pair.read(), Some(1 | 2)));
     });
 }

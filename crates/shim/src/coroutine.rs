@@ -8,7 +8,7 @@ use crate::hot::HOT;
 use crate::lane::{FULL, LANES, Lane};
 use crate::schedule::Schedule;
 use crate::stream::{Kind, Logical, Ring, State};
-use crate::{graph, kernel, lane, log, settings, tenant, watchdog};
+use crate::{gate, graph, kernel, lane, log, settings, tenant, watchdog};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
@@ -161,7 +161,7 @@ impl Coroutine {
         HOT.coroutines.fetch_max(u8::try_from(device.0).map_or(0, |index| index + 1), Ordering::Relaxed);
         // Pairs with the acquire in `context`: who finds it finds the legacy stream prepared.
         self.context.store(context.0, Ordering::Release);
-        HOT.scheduled.store(settings::get().schedule.is_some(), Ordering::Relaxed);
+        gate::follow_schedule();
         HOT.active.store(true, Ordering::Release);
         // First: the daemon says which lanes there are.
         tenant::join(device);

@@ -12,6 +12,7 @@ use crate::coroutine::Coroutine;
 use crate::hot::HOT;
 use crate::kernel::Profile;
 use crate::lane::{FULL, LANES};
+use crate::schedule::Schedule;
 use crate::stream::{Logical, State};
 use crate::tenant::{Membership, membership};
 use crate::{quarantine, record, settings, steps};
@@ -76,7 +77,42 @@ enum Answer {
 }
 
 /// Lets a launch pass, after a hold or at once; returns the lane that it gets.
+#[inline]
 pub(crate) fn pass(coroutine: &'static Coroutine, logical: &'static Logical, profile: &'static Profile) -> usize {
+    if is_free() { FULL } else { pass_if_decided(coroutine, logical, profile) }
+}
+
+/// Whether nothing can keep launches from all SMs.
+#[inline]
+fn is_free() -> bool {
+    // SAFETY: NULL, or a word that stays for as long as the process lives. Acquire: pairs with the release in `let_free`.
+    let word = unsafe { HOT.free.load(Ordering::Acquire).as_ref() };
+    word.is_some_and(|word| word.load(Ordering::Relaxed) == HOT.free_seen.load(Ordering::Relaxed))
+}
+
+/// Nothing keeps launches from all SMs while the word is as it was seen.
+fn let_free(word: &'static AtomicU32, seen: u32) {
+    HOT.free_seen.store(seen, Ordering::Relaxed);
+    HOT.free.store((&raw const *word).cast_mut(), Ordering::SeqCst);
+}
+
+/// Somebody has come or gone, or may have.
+pub(crate) fn end_freedom() {
+    HOT.free.store(core::ptr::null_mut(), Ordering::SeqCst);
+}
+
+/// A schedule decides from now on, if there is one.
+pub(crate) fn follow_schedule() {
+    static ALWAYS: AtomicU32 = AtomicU32::new(0);
+    let schedule = settings::get().schedule.as_ref();
+    HOT.scheduled.store(schedule.is_some(), Ordering::Relaxed);
+    if schedule == Some(&Schedule::Full) {
+        let_free(&ALWAYS, 0);
+    }
+}
+
+#[inline(never)]
+fn pass_if_decided(coroutine: &'static Coroutine, logical: &'static Logical, profile: &'static Profile) -> usize {
     if !HOT.scheduled.load(Ordering::Relaxed)
         && let Some(membership) = membership()
         && membership.is_connected()
@@ -359,6 +395,13 @@ impl Said {
         let foresees = policy(self.policy).is_some_and(|policy| policy.foresees);
         self.foresees = foresees && self.entry.class == Class::BestEffort && someone_is_urgent;
         HOT.foresees.store(self.foresees, Ordering::Relaxed);
+        if self.others.is_empty() && !self.entry.paused && !torn && !record::is_on() {
+            let_free(membership.daemon.epoch_word(), epoch.number());
+            // Pairs with `Membership::changed`: it takes back what this has just said, or this sees that it was there.
+            if membership.roster() != roster {
+                end_freedom();
+            }
+        }
     }
 
     fn answer(&mut self, membership: &'static Membership, asked: Option<&Asked>) -> Answer {

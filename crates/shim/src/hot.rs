@@ -9,6 +9,9 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize
 pub(crate) struct Hot {
     /// What this process has on the board; NULL where it is no tenant.
     pub(crate) membership: AtomicPtr<Membership>,
+    /// As long as this word is as it was seen there is nothing to decide: launches run on all SMs. NULL: there may be.
+    pub(crate) free: AtomicPtr<AtomicU32>,
+    pub(crate) free_seen: AtomicU32,
     /// Streams that a capture began in.
     pub(crate) captures: AtomicUsize,
     /// The number of the step that was last seen to begin.
@@ -29,6 +32,8 @@ pub(crate) struct Hot {
 
 pub(crate) static HOT: Hot = Hot {
     membership: AtomicPtr::new(core::ptr::null_mut()),
+    free: AtomicPtr::new(core::ptr::null_mut()),
+    free_seen: AtomicU32::new(0),
     captures: AtomicUsize::new(0),
     step: AtomicU32::new(0),
     waiting: AtomicU32::new(0),

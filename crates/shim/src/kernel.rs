@@ -203,20 +203,23 @@ impl Profile {
 pub(crate) fn profile(function: CUfunction, shape: &Shape, coroutine: &Coroutine) -> &'static Profile {
     const ODD: usize = 0x9e37_79b9_7f4a_7c15;
     let handle = function.0.addr() ^ usize::try_from(shape.number()).unwrap_or(0).wrapping_mul(ODD);
-    PROFILES.find(handle).unwrap_or_else(|| {
-        // A program whose shapes never come again is not to fill the memory with them: the later ones count as one.
-        let is_full = SHAPES.fetch_add(1, Ordering::Relaxed) >= MOST_SHAPES;
-        let (handle, shape) = if is_full { (function.0.addr(), 0) } else { (handle, shape.number()) };
-        if let Some(known) = PROFILES.find(handle).filter(|_| is_full) {
-            return known;
-        }
-        let kernel = find(function);
-        let identity = mixed(kernel.identity.load(Ordering::Relaxed), shape);
-        let kernel = (&raw const *kernel).cast_mut();
-        PROFILES.insert(handle, |profile| {
-            profile.begin(kernel, identity);
-            profile.remember(coroutine);
-        })
+    PROFILES.find(handle).unwrap_or_else(|| begin_profile(handle, function, shape.number(), coroutine))
+}
+
+#[cold]
+fn begin_profile(handle: usize, function: CUfunction, shape: u64, coroutine: &Coroutine) -> &'static Profile {
+    // A program whose shapes never come again is not to fill the memory with them: the later ones count as one.
+    let is_full = SHAPES.fetch_add(1, Ordering::Relaxed) >= MOST_SHAPES;
+    let (handle, shape) = if is_full { (function.0.addr(), 0) } else { (handle, shape) };
+    if let Some(known) = PROFILES.find(handle).filter(|_| is_full) {
+        return known;
+    }
+    let kernel = find(function);
+    let identity = mixed(kernel.identity.load(Ordering::Relaxed), shape);
+    let kernel = (&raw const *kernel).cast_mut();
+    PROFILES.insert(handle, |profile| {
+        profile.begin(kernel, identity);
+        profile.remember(coroutine);
     })
 }
 

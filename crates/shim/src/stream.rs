@@ -348,7 +348,15 @@ impl Logical {
     }
 
     /// Goes to a lane for a launch, if that can be done now; otherwise stays where it is.
+    #[inline]
     pub(crate) fn go(&self, state: &mut State, coroutine: &'static Coroutine, lane: usize) {
+        if lane != FULL || state.place.is_some() || self.kind() == Kind::PerThread {
+            self.go_elsewhere(state, coroutine, lane);
+        }
+    }
+
+    #[inline(never)]
+    fn go_elsewhere(&self, state: &mut State, coroutine: &'static Coroutine, lane: usize) {
         // A thread's own stream at home cannot be asked by other threads whether it is done, which tenants want to know.
         let home_will_do = self.kind() != Kind::PerThread || tenant::membership().is_none();
         if state.pins > 0
