@@ -262,6 +262,43 @@ fn a_step_that_is_due_is_waited_for_but_not_for_ever() {
     program.ends();
 }
 
+/// Of a kernel that is known, one launch in 256 is timed: those are made far too long, until it is noticed; then none.
+#[test]
+fn kernels_that_keep_running_too_long_are_quarantined_until_they_behave() {
+    const TIMED: u32 = 256;
+    const FAR_TOO_LONG: Duration = Duration::from_millis(40);
+    let (office, mut program, admitted) = joined(&[("DETSHARE_CLASS", "best-effort")], |_| ());
+    office.daemon.set_policy(SLO_AWARE);
+    // It has no habits: nobody is held for it, and only few SMs are to be had beside it by whoever cannot be planned with.
+    let _other = office.introduce(&admitted, Class::Latency);
+    let mut launched = 0_u32;
+    let mut launch_until = |program: &mut Program, is_far: bool, quarantined: bool| {
+        for _ in 0..60 * TIMED {
+            program.does(&["begin"]);
+            if is_far && launched.is_multiple_of(TIMED) && launched > 0 {
+                let since = Instant::now();
+                while since.elapsed() < FAR_TOO_LONG {
+                    std::thread::yield_now();
+                }
+            }
+            program.does(&["open", "stream"]);
+            launched += 1;
+            if admitted.view.is_quarantined() == quarantined {
+                return;
+            }
+        }
+        panic!("in vain: quarantined is still {}", !quarantined);
+    };
+    launch_until(&mut program, true, true);
+    program.does(&["begin", "open", "stream"]);
+    let state = admitted.view.read(clock::now());
+    assert_eq!(state.lane_width, 16, "few SMs: {state:?}");
+    launch_until(&mut program, false, false);
+    program.does(&["begin", "open", "stream"]);
+    assert_eq!(admitted.view.read(clock::now()).lane_width, 132, "all SMs again");
+    program.ends();
+}
+
 /// What was measured is on the board, and who comes later goes on from what is known.
 #[test]
 fn what_a_kernel_takes_is_kept() {
