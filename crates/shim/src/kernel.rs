@@ -55,7 +55,7 @@ pub(crate) static WITHOUT_MODULE: AtomicU64 = AtomicU64::new(0);
 
 /// Kernels and shapes that have a profile of their own.
 const MOST_SHAPES: usize = 8_192;
-static SHAPES: AtomicUsize = AtomicUsize::new(0);
+pub(crate) static SHAPES: AtomicUsize = AtomicUsize::new(0);
 
 /// Measurements until they count as known.
 const ENOUGH: u32 = 10;
@@ -209,11 +209,12 @@ pub(crate) fn profile(function: CUfunction, shape: &Shape, coroutine: &Coroutine
 #[cold]
 fn begin_profile(handle: usize, function: CUfunction, shape: u64, coroutine: &Coroutine) -> &'static Profile {
     // A program whose shapes never come again is not to fill the memory with them: the later ones count as one.
-    let is_full = SHAPES.fetch_add(1, Ordering::Relaxed) >= MOST_SHAPES;
+    let is_full = SHAPES.load(Ordering::Relaxed) >= MOST_SHAPES;
     let (handle, shape) = if is_full { (function.0.addr(), 0) } else { (handle, shape) };
     if let Some(known) = PROFILES.find(handle).filter(|_| is_full) {
         return known;
     }
+    SHAPES.fetch_add(1, Ordering::Relaxed);
     let kernel = find(function);
     let identity = mixed(kernel.identity.load(Ordering::Relaxed), shape);
     let kernel = (&raw const *kernel).cast_mut();

@@ -178,7 +178,7 @@ fn lanes() -> String {
         });
         let _ = write!(
             text,
-            "\"lanes\":{{\"moves\":{},\"bytes\":{},\"graph_copies\":{},\"graphs_not_copied\":{},\"kernels_reported\":{},\"kernels\":{},\"kernels_without_module\":{},\"each\":[{}]}},",
+            "\"lanes\":{{\"moves\":{},\"bytes\":{},\"graph_copies\":{},\"graphs_not_copied\":{},\"kernels_reported\":{},\"kernels\":{},\"kernels_without_module\":{},\"shapes\":{},\"each\":[{}]}},",
             coroutine.moves.load(Ordering::Relaxed),
             made().map(|(_, lane)| lane.bytes()).sum::<u64>(),
             graph::COPIES_MADE.load(Ordering::Relaxed),
@@ -186,6 +186,7 @@ fn lanes() -> String {
             watchdog::REPORTED.load(Ordering::Relaxed),
             kernel::SEEN.load(Ordering::Relaxed),
             kernel::WITHOUT_MODULE.load(Ordering::Relaxed),
+            kernel::SHAPES.load(Ordering::Relaxed),
             each.collect::<Vec<_>>().join(","),
         );
     }

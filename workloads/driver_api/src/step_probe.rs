@@ -7,10 +7,11 @@
 //! * `open`: let what was begun come to its end;
 //! * `stream`, `event`, `context`, `query`, `event-query`, `copy`: wait for it in that way;
 //! * `host`: have a host function called behind it and wait until it was;
-//! * `fork`: have a child that does nothing until standard input ends.
+//! * `shapes`: launch ten thousand that come to their end at once, each with another size of shared memory;
+//! * `fork`: have a child that does nothing until standard input ends; `fork-exit`: one that ends at once, as programs do.
 
 use anyhow::{Context, Result, bail, ensure};
-use core::ffi::c_void;
+use core::ffi::{c_uint, c_void};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use detshare_cuda::types::{
     CUcontext, CUdevice_v1, CUdeviceptr_v2, CUevent, CUfunction, CUgraph, CUgraphExec, CUmodule, CUstream,
@@ -103,8 +104,9 @@ impl Probe {
             }
             "short" => {
                 ensure!(self.gate.load(Ordering::Acquire) == self.ticket, "nothing was opened");
-                self.launch(self.stream)
+                self.launch(self.stream, 0)
             }
+            "shapes" => (0..10_000).try_for_each(|shared| self.launch(self.stream, shared)),
             "stream" => cu!(library, cuStreamSynchronize(self.last)),
             "context" => cu!(library, cuCtxSynchronize()),
             "event" => {
@@ -121,7 +123,8 @@ impl Probe {
                 cu!(library, cuMemcpyDtoH_v2((&raw mut word).cast(), self.device_gate, size_of::<u32>()))
             }
             "host" => self.wait_for_host_function(),
-            "fork" => fork(),
+            "fork" => fork(false),
+            "fork-exit" => fork(true),
             _ => bail!("no such word"),
         }
     }
@@ -129,14 +132,14 @@ impl Probe {
     fn begin(&mut self, stream: CUstream) -> Result<()> {
         self.ticket += 1;
         self.last = stream;
-        self.launch(stream)
+        self.launch(stream, 0)
     }
 
-    fn launch(&self, stream: CUstream) -> Result<()> {
+    fn launch(&self, stream: CUstream, shared: c_uint) -> Result<()> {
         let (mut gate, mut ticket) = (self.device_gate, self.ticket);
         let mut parameters: [*mut c_void; 2] = [(&raw mut gate).cast(), (&raw mut ticket).cast()];
         let (arguments, no_extra) = (parameters.as_mut_ptr(), core::ptr::null_mut());
-        cu!(self.library, cuLaunchKernel(self.kernel, 1, 1, 1, 1, 1, 1, 0, stream, arguments, no_extra))
+        cu!(self.library, cuLaunchKernel(self.kernel, 1, 1, 1, 1, 1, 1, shared, stream, arguments, no_extra))
     }
 
     fn begin_graph(&mut self) -> Result<()> {
@@ -145,7 +148,7 @@ impl Probe {
         let (mut graph, mut executable) = (CUgraph(core::ptr::null_mut()), CUgraphExec(core::ptr::null_mut()));
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
         cu!(self.library, cuStreamBeginCapture_v2(self.stream, mode))?;
-        self.launch(self.stream)?;
+        self.launch(self.stream, 0)?;
         cu!(self.library, cuStreamEndCapture(self.stream, &raw mut graph))?;
         cu!(self.library, cuGraphInstantiateWithFlags(&raw mut executable, graph, 0))?;
         cu!(self.library, cuGraphLaunch(executable, self.stream))
@@ -174,10 +177,20 @@ impl Probe {
     }
 }
 
-fn fork() -> Result<()> {
+fn fork(ends: bool) -> Result<()> {
     // SAFETY: the child calls what a child of a program with threads may call, and ends.
     let child = unsafe { libc::fork() };
     ensure!(child >= 0, "cannot fork");
+    if ends {
+        if child == 0 {
+            // SAFETY: ends the child, with what libraries do at the end.
+            unsafe { libc::exit(0) };
+        }
+        let mut status = 0;
+        // SAFETY: room for the status.
+        ensure!(unsafe { libc::waitpid(child, &raw mut status, 0) } == child && status == 0, "the child failed");
+        return Ok(());
+    }
     if child == 0 {
         let mut byte = 0_u8;
         // SAFETY: room for a byte.

@@ -262,39 +262,45 @@ fn a_step_that_is_due_is_waited_for_but_not_for_ever() {
     program.ends();
 }
 
-/// Of a kernel that is known, one launch in 256 is timed: those are made far too long, until it is noticed; then none.
+/// Of a kernel that is known on a lane, one launch in 256 is timed, and all of the first few there. Those take what this
+/// says; what the others take does not matter.
 #[test]
 fn kernels_that_keep_running_too_long_are_quarantined_until_they_behave() {
     const TIMED: u32 = 256;
-    const FAR_TOO_LONG: Duration = Duration::from_millis(40);
+    const FIRST: u32 = 20;
+    const USUAL: Duration = Duration::from_millis(5);
+    const FAR_TOO_LONG: Duration = Duration::from_millis(100);
     let (office, mut program, admitted) = joined(&[("DETSHARE_CLASS", "best-effort")], |_| ());
     office.daemon.set_policy(SLO_AWARE);
     // It has no habits: nobody is held for it, and only few SMs are to be had beside it by whoever cannot be planned with.
     let _other = office.introduce(&admitted, Class::Latency);
     let mut launched = 0_u32;
-    let mut launch_until = |program: &mut Program, is_far: bool, quarantined: bool| {
-        for _ in 0..60 * TIMED {
+    let mut launch_until = |program: &mut Program, takes: Duration, quarantined: bool| {
+        for here in 0..60 * TIMED {
             program.does(&["begin"]);
-            if is_far && launched.is_multiple_of(TIMED) && launched > 0 {
-                let since = Instant::now();
-                while since.elapsed() < FAR_TOO_LONG {
-                    std::thread::yield_now();
-                }
+            let takes = match (launched.is_multiple_of(TIMED), here < FIRST) {
+                (_, true) => USUAL,
+                (true, false) => takes,
+                (false, false) => Duration::ZERO,
+            };
+            let since = Instant::now();
+            while since.elapsed() < takes {
+                std::thread::yield_now();
             }
             program.does(&["open", "stream"]);
             launched += 1;
             if admitted.view.is_quarantined() == quarantined {
+                program.does(&["begin", "open", "stream"]);
+                launched += 1;
                 return;
             }
         }
         panic!("in vain: quarantined is still {}", !quarantined);
     };
-    launch_until(&mut program, true, true);
-    program.does(&["begin", "open", "stream"]);
+    launch_until(&mut program, FAR_TOO_LONG, true);
     let state = admitted.view.read(clock::now());
     assert_eq!(state.lane_width, 16, "few SMs: {state:?}");
-    launch_until(&mut program, false, false);
-    program.does(&["begin", "open", "stream"]);
+    launch_until(&mut program, USUAL, false);
     assert_eq!(admitted.view.read(clock::now()).lane_width, 132, "all SMs again");
     program.ends();
 }
@@ -342,6 +348,39 @@ fn a_forked_child_is_no_tenant() {
     // Only now does the child end, and with it the other end of the pipe.
     drop(program.to);
     assert_eq!(program.from.read(&mut [0]).expect("the child ends"), 0);
+}
+
+/// What its parent launched is its parent's, and neither spoils the other's record.
+#[test]
+fn a_forked_child_has_a_record_of_its_own() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let record = folder.path().join("record");
+    let (_office, mut program, _admitted) = joined(&[("DETSHARE_RECORD", record.to_str().expect("plain"))], |_| ());
+    program.does(&["begin", "open", "stream", "fork-exit", "begin", "open", "stream"]);
+    program.ends();
+    let launches = |file: &Path| {
+        let text = std::fs::read_to_string(file).expect("a record");
+        text.lines().filter(|line| line.contains("\"launch\"")).count()
+    };
+    assert_eq!(launches(&record), 2);
+    let of_others = std::fs::read_dir(&folder).expect("it is there").map(|entry| entry.expect("a file").path());
+    let of_child: Vec<_> = of_others.filter(|file| *file != record).collect();
+    assert_eq!(of_child.iter().map(|file| launches(file)).collect::<Vec<_>>(), [0], "{of_child:?}");
+}
+
+/// A program whose shapes never come again does not fill the memory with what is known of them.
+#[test]
+fn there_is_an_end_to_shapes() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let stats = folder.path().join("stats");
+    let (_office, mut program, admitted) = joined(&[("DETSHARE_STATS", stats.to_str().expect("plain"))], |_| ());
+    program.does(&["shapes", "stream"]);
+    program.ends();
+    assert_eq!(admitted.view.read(clock::now()).launched, 10_000);
+    let stats = std::fs::read_to_string(stats).expect("stats");
+    let stats: serde_json::Value = serde_json::from_str(&stats).expect("JSON");
+    let shapes = stats["lanes"]["shapes"].as_u64().expect("a number");
+    assert!((8_000..9_000).contains(&shapes), "{stats}");
 }
 
 #[test]
