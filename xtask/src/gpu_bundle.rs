@@ -111,7 +111,8 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
     }
     copy_all(&root().join("crates/softgpu/tests/instructions/cases"), "ptx", &folder.join("cases"))?;
     std::fs::write(folder.join("bin/checks.json"), checks())?;
-    for script in ["run.py", "decode_cost.py", "tenants.py", "mps_restart.py", "daemon_under_test.py"] {
+    let scripts = ["run.py", "decode_cost.py", "tenants.py", "mps_restart.py", "daemon_under_test.py", "sharing.py"];
+    for script in scripts {
         std::fs::copy(root().join("bench/gpu").join(script), folder.join(script))?;
     }
     copy_all(&root().join("workloads"), "py", &folder.join("workloads"))?;

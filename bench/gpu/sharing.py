@@ -1,0 +1,186 @@
+"""Run `detshare bench` on one scenario after another, and hold what was measured against what was asked.
+
+Leaves `sharing.json`, the verdicts and the summary of each run, and `sharing.tar.gz`, all that the runs left: pages, plots
+and every figure. What does not fit into --limit is left out, and that is said.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tarfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+RIVALS = ["time-slicing", "mps", "mps-priority", "fixed-64", "fixed-96"]
+LEVELS = "0,0.25,0.5,0.75,1"
+# What one session of programs takes beside the time in which it is measured, and the requests before that.
+SET_UP_SECONDS = 12
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the benchmark, and what its arms are to show."""
+
+    name: str
+    scenario: str
+    arms: list
+    programs: int = 2
+    isolation: str = "mps"
+    levels: str = ""
+    # By arm: the most that p99 may grow, and the least share of the best-effort programs.
+    asked: dict = field(default_factory=dict)
+    # By arm: the least throughput of all programs together, against that of another arm.
+    together: dict = field(default_factory=dict)
+
+    def seconds(self, measured):
+        sessions = sum(self.programs if arm.endswith("alone") else 1 for arm in self.arms)
+        stretches = sessions + (len(self.levels.split(",")) - 1 if self.levels else 0)
+        return sessions * SET_UP_SECONDS + stretches * measured
+
+
+POLICY = "slo-aware"
+ALONE = {"detshare-alone": {"p99": 0.01, "share": 0.98}}
+RUNS = [
+    Run("small", "small", ["alone", "detshare-alone", *RIVALS, POLICY], levels=LEVELS,
+        asked={POLICY: {"p99": 0.07, "share": 0.76}, **ALONE}),
+    Run("7b", "7b", ["alone", "detshare-alone", *RIVALS, POLICY], levels=LEVELS,
+        asked={POLICY: {"p99": 0.05, "share": 0.50}, **ALONE}),
+    Run("small-poisson", "small-poisson", ["alone", "time-slicing", POLICY],
+        asked={POLICY: {"p99": 0.20, "share": 0.70}}),
+    Run("7b-poisson", "7b-poisson", ["alone", "time-slicing", POLICY],
+        asked={POLICY: {"p99": 0.20, "share": 0.45}}),
+    Run("small-eager", "small-eager", ["alone", "time-slicing", POLICY],
+        asked={POLICY: {"p99": 0.10, "share": 0.70}}),
+    Run("two-latency", "two-latency", ["alone", "time-slicing", POLICY], programs=3,
+        asked={POLICY: {"p99": 0.15, "share": 0.0}}),
+    Run("small-process", "small", ["alone", POLICY], isolation="process",
+        asked={POLICY: {"p99": 0.10, "share": 0.65}}),
+    Run("7b-process", "7b", ["alone", POLICY], isolation="process",
+        asked={POLICY: {"p99": 0.10, "share": 0.40}}),
+    Run("two-half", "two-half", ["alone", "time-slicing", POLICY], together={POLICY: ("time-slicing", 1.8)}),
+    Run("two-full", "two-full", ["alone", "time-slicing", POLICY], together={POLICY: ("time-slicing", 0.97)}),
+]
+
+
+def main():
+    options = parse_arguments()
+    options.out.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + options.limit
+    report = {"command": sys.argv, "runs": {}, "verdicts": []}
+    for run in RUNS:
+        if run.name not in options.only:
+            continue
+        left = deadline - time.monotonic()
+        needed = run.seconds(options.seconds) * options.rounds
+        if needed > left:
+            print(f"{run.name}: left out, {needed:.0f} s would be needed and {left:.0f} s are left", flush=True)
+            continue
+        folder = options.out / "runs" / run.name
+        results = bench(run, options, folder, left)
+        report["runs"][run.name] = without_samples(results)
+        report["verdicts"] += verdicts(run, results)
+        # Written after each run, so that one that is cut short leaves what it found.
+        (options.out / "sharing.json").write_text(json.dumps(report, indent=1) + "\n")
+        print(table([row for row in report["verdicts"] if row["run"] == run.name]), flush=True)
+    with tarfile.open(options.out / "sharing.tar.gz", "w:gz") as archive:
+        if (options.out / "runs").exists():
+            archive.add(options.out / "runs", "runs")
+    print("\n" + table(report["verdicts"]))
+    return 1 if any(row["verdict"] == "differs" for row in report["verdicts"]) else 0
+
+
+def parse_arguments():
+    names = [run.name for run in RUNS]
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--out", type=Path, default="sharing-results", metavar="DIR")
+    parser.add_argument("--only", default=",".join(names), metavar="NAME[,NAME]")
+    parser.add_argument("--rounds", type=int, default=1, metavar="N")
+    parser.add_argument("--seconds", type=int, default=8, metavar="N", help="that each arm is measured")
+    parser.add_argument("--limit", type=float, default=3600, metavar="SECONDS", help="for all of it")
+    options = parser.parse_args()
+    options.only = options.only.split(",")
+    unknown = [name for name in options.only if name not in names]
+    if unknown:
+        parser.error(f"no run {', '.join(unknown)}; there are {', '.join(names)}")
+    return options
+
+
+def bench(run, options, folder, limit):
+    """What the benchmark found, or why it found nothing."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    command = [str(ROOT / "bin" / "detshare"), "bench", run.scenario, "--workloads", str(ROOT / "workloads")]
+    command += ["--arms", ",".join(run.arms), "--isolation", run.isolation, "--rounds", str(options.rounds)]
+    command += ["--seconds", str(options.seconds), "--limit", f"{limit:.0f}s", "--out", str(folder)]
+    command += ["--aggressiveness", run.levels] if run.levels else []
+    print(f"== {run.name}: {' '.join(command[1:3])}, {', '.join(run.arms)}", flush=True)
+    ran = subprocess.run(command, check=False)
+    file = folder / "results.json"
+    return json.loads(file.read_text()) if file.exists() else {"failed": f"exit code {ran.returncode}"}
+
+
+def without_samples(results):
+    """Without what only plots need."""
+    if isinstance(results, dict):
+        return {key: without_samples(value) for key, value in results.items() if key not in ("quantiles_ms", "runs")}
+    return [without_samples(value) for value in results] if isinstance(results, list) else results
+
+
+def verdicts(run, results):
+    """A row for each figure that was asked for, and one where bits differ."""
+    arms = {(arm["arm"], arm["aggressiveness"]): arm for arm in results.get("arms", [])}
+    rows = []
+    for (name, level), arm in arms.items():
+        for program in arm["programs"]:
+            if "differ" in json.dumps(program["bits"]):
+                rows.append(row(run, name, program["program"], "the same bits", "others", "differs"))
+        if level in (None, 0.25):
+            rows += figures(run, name, arm, run.asked.get(name, {}))
+    for name, (other, least) in run.together.items():
+        mine, theirs = (throughput(arms.get((arm, None))) for arm in (name, other))
+        if mine and theirs:
+            rows.append(judged(run, name, "all", f"at least {least} of {other}", mine / theirs, mine / theirs >= least))
+    missing = [name for name in {**run.asked, **run.together} if not any(key[0] == name for key in arms)]
+    return rows + [row(run, name, "all", "figures", results.get("failed", "none"), "missing") for name in missing]
+
+
+def figures(run, name, arm, asked):
+    rows = []
+    for program in arm["programs"]:
+        overhead, share = program.get("p99_overhead"), program.get("share")
+        if overhead and "p99" in asked:
+            found, most = overhead["median"], asked["p99"]
+            rows.append(judged(run, name, program["program"], f"p99 at most +{most:.0%}", found, found <= most))
+        if share and "share" in asked:
+            found, least = share["median"], asked["share"]
+            met = found > least if least == 0 else found >= least
+            rows.append(judged(run, name, program["program"], f"share at least {least}", found, met))
+    return rows
+
+
+def throughput(arm):
+    """The shares of all programs together, which are alike."""
+    shares = [program["share"]["median"] for program in arm["programs"] if program["share"]] if arm else []
+    return sum(shares) if shares else None
+
+
+def judged(run, arm, program, asked, found, met):
+    return row(run, arm, program, asked, round(found, 4), "met" if met else "not met")
+
+
+def row(run, arm, program, asked, measured, verdict):
+    columns = {"run": run.name, "arm": arm, "program": program, "asked": asked}
+    return columns | {"measured": measured, "verdict": verdict}
+
+
+def table(rows):
+    lines = [list(rows[0])] if rows else []
+    lines += [[str(value) for value in one.values()] for one in rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))] if lines else []
+    return "\n".join("  ".join(f"{cell:{width}}" for cell, width in zip(line, widths)).rstrip() for line in lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
