@@ -10,15 +10,32 @@ pub(crate) fn decide(_: &Launch, view: &View<'_>) -> Verdict {
     if !view.others.iter().any(Member::wants) {
         return Verdict::run(Lane::Full, Reason::Free);
     }
-    let Some(split) = best_split(view) else { return in_turn(view, Lane::Full, view.wanting()) };
-    let in_front = is_in_front(view, view.me.slot);
+    let front = front(view);
+    let Some(split) = best_split(view, front) else { return in_turn(view, Lane::Full, view.wanting()) };
+    let in_front = is_in(front, &view.me);
     let lane = if in_front { Lane::Front { split } } else { Lane::Rest { split } };
-    in_turn(view, lane, view.wanting().filter(move |member| is_in_front(view, member.slot) == in_front))
+    in_turn(view, lane, view.wanting().filter(move |member| is_in(front, member) == in_front))
 }
 
-/// Every other one, counted from the lowest slot.
-fn is_in_front(view: &View<'_>, slot: u8) -> bool {
-    view.wanting().filter(|member| member.slot < slot).count().is_multiple_of(2)
+/// The slots in front, as bits: every other one that wants the GPU, counted from the lowest.
+fn front(view: &View<'_>) -> u64 {
+    let wanting = view.wanting().fold(0_u64, |slots, member| slots | bit(member));
+    let (mut left, mut front, mut is_front) = (wanting, 0, true);
+    while left != 0 {
+        let lowest = left & left.wrapping_neg();
+        front |= if is_front { lowest } else { 0 };
+        is_front = !is_front;
+        left &= left - 1;
+    }
+    front
+}
+
+fn bit(member: &Member) -> u64 {
+    1_u64.checked_shl(member.slot.into()).unwrap_or(0)
+}
+
+fn is_in(slots: u64, member: &Member) -> bool {
+    slots & bit(member) != 0
 }
 
 fn in_turn<'a>(view: &View<'_>, lane: Lane, side: impl Iterator<Item = &'a Member> + Clone) -> Verdict {
@@ -31,10 +48,10 @@ fn in_turn<'a>(view: &View<'_>, lane: Lane, side: impl Iterator<Item = &'a Membe
 }
 
 /// The split whose front is nearest to the front's share of the weights.
-fn best_split(view: &View<'_>) -> Option<usize> {
+fn best_split(view: &View<'_>, front: u64) -> Option<usize> {
     let weight = |members: &mut dyn Iterator<Item = &Member>| members.fold(0, |sum: u64, member| sum + member.weight());
     let all = weight(&mut view.wanting());
-    let front = weight(&mut view.wanting().filter(|member| is_in_front(view, member.slot)));
+    let front = weight(&mut view.wanting().filter(|member| is_in(front, member)));
     let wanted = u64::from(view.width) * front / all.max(1);
     let distance = |width: u32| u64::from(width).abs_diff(wanted);
     (0..view.ladder.len()).min_by_key(|split| distance(view.ladder[*split]))

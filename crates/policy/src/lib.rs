@@ -22,6 +22,7 @@
 //! assert!(matches!(decide(slo_aware, &launch, &view).decision, Decision::Hold(_)));
 //! ```
 
+pub mod account;
 pub mod conduct;
 mod exclusive;
 mod fair;

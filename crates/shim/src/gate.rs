@@ -23,6 +23,7 @@ use detshare_board::{
     Class, Entry, Epoch, Noted, Outlook, SLOTS, SPIN, SlotState, SplitLadder, Step, TenantView, Watch, clock,
     wait_spinning,
 };
+use detshare_policy::account::Share;
 use detshare_policy::{Decision, Dial, Lane, Launch, Member, Reason, Rhythm, Until, View, decide, policy};
 
 /// How long a hold sleeps at most before it looks again: at its own work, whose end others may be waiting for, and whether
@@ -253,39 +254,37 @@ fn hold(membership: &'static Membership, asked: &Asked, mut answer: Answer) -> L
     }
 }
 
-/// The part of the last time in which this process was not held.
-struct Share {
+/// The part of the last time in which this process was not held. Two threads at the end of a window may count a little twice.
+struct OwnShare {
     since: AtomicU64,
     held: AtomicU64,
-    /// Of the window before, in thousandths.
     before: AtomicU32,
 }
 
-static SHARE: Share = Share { since: AtomicU64::new(0), held: AtomicU64::new(0), before: AtomicU32::new(1_000) };
+static SHARE: OwnShare = OwnShare {
+    since: AtomicU64::new(Share::FULL.since_ns),
+    held: AtomicU64::new(Share::FULL.held_ns),
+    before: AtomicU32::new(Share::FULL.before),
+};
 
-impl Share {
-    const WINDOW_NS: u64 = 100_000_000;
-
+impl OwnShare {
     fn held(&self, ns: u64) {
         self.held.fetch_add(ns, Ordering::Relaxed);
     }
 
-    /// In thousandths. Two threads at the end of a window may count a little twice.
     fn thousandths(&self, now: u64) -> u32 {
-        let since = self.since.load(Ordering::Relaxed);
-        let (elapsed, held) = (now.saturating_sub(since), self.held.load(Ordering::Relaxed));
-        let share =
-            |held: u64, elapsed: u64| 1_000 - u32::try_from(held.min(elapsed) * 1_000 / elapsed.max(1)).unwrap_or(0);
-        let before = self.before.load(Ordering::Relaxed);
-        if elapsed < Self::WINDOW_NS {
-            // The window before counts for the part of this one that has not passed yet.
-            let passed = u32::try_from(elapsed * 1_000 / Self::WINDOW_NS).unwrap_or(0);
-            return (share(held, elapsed) * passed + before * (1_000 - passed)) / 1_000;
+        let before = Share {
+            since_ns: self.since.load(Ordering::Relaxed),
+            held_ns: self.held.load(Ordering::Relaxed),
+            before: self.before.load(Ordering::Relaxed),
+        };
+        let mut after = before;
+        let share = after.thousandths(now);
+        if after != before {
+            self.before.store(after.before, Ordering::Relaxed);
+            self.held.store(after.held_ns, Ordering::Relaxed);
+            self.since.store(after.since_ns, Ordering::Relaxed);
         }
-        let share = share(held, elapsed);
-        self.before.store(share, Ordering::Relaxed);
-        self.held.store(0, Ordering::Relaxed);
-        self.since.store(now, Ordering::Relaxed);
         share
     }
 }

@@ -13,7 +13,7 @@
 //!   (`speed.rs`), or by turns.
 //! - **Tenants** (`tenant.rs`) have one thread. A latency tenant's begins a step when a request comes, launches it and waits
 //!   for it; requests queue up. A best-effort tenant's launches ahead, step after step, as far as the driver's queue allows.
-//! - **The gate** (`simulation.rs`) asks the policy, holds a launch as long as it says, counts what was held (`flight.rs`) and
+//! - **The gate** (`simulation.rs`) asks the policy, holds a launch as long as it says, counts what was held and
 //!   what is in flight, and lets nothing be held for longer than the longest hold.
 //! - **Time** (`events.rs`) is whole nanoseconds, and work is too: nothing depends on rounding, on a machine or on chance.
 //!
@@ -35,7 +35,6 @@
 
 mod costs;
 mod events;
-mod flight;
 mod gpu;
 mod random;
 pub mod record;

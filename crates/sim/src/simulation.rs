@@ -129,7 +129,9 @@ impl<'a> Simulation<'a> {
         if tenant.class == Class::BestEffort && self.policy.is_some_and(|(_, foresees)| foresees) {
             let width = lane.end - lane.start;
             let lasts_ns = self.settings.profiles.then(|| self.models[kernel].lasts_on(width));
-            tenant.flight.launched(Launch { lasts_ns, ..Launch::UNKNOWN }.expected_ns(), self.now_ns);
+            let expected_ns = Launch { lasts_ns, ..Launch::UNKNOWN }.expected_ns();
+            // A mark is reached when so many launches have ended.
+            tenant.flight.launched(expected_ns, self.now_ns, || Some(tenant.launched + 1));
         }
         self.gpu.launch(number, Work { kernel, lane: lane.clone(), ready_ns, ends_step: tenant.ends_step() });
         self.timers.clear(self.tenants.len() + number);
@@ -219,7 +221,7 @@ impl Simulation<'_> {
             let model = &self.models[usize::try_from(tenant.next_launch().kernel).unwrap_or(usize::MAX)];
             let known = Launch { lasts_ns: Some(model.lasts_ns), bound: model.bound };
             let launch = if self.settings.profiles { known } else { Launch::UNKNOWN };
-            (launch, tenant.flight.left_ns(tenant.ended, now_ns))
+            (launch, tenant.flight.left_ns(now_ns, |launches| launches <= tenant.ended))
         } else {
             (Launch::UNKNOWN, 0)
         };
@@ -262,7 +264,7 @@ impl Simulation<'_> {
         let tenant = &mut self.tenants[number];
         if let Thread::Held(held) = &mut tenant.thread {
             if held.now_for != Reason::InFlight {
-                tenant.share.held(self.now_ns - held.counted_ns);
+                tenant.share.held_ns += self.now_ns - held.counted_ns;
             }
             held.counted_ns = self.now_ns;
         }

@@ -1,9 +1,9 @@
 //! A tenant: what it launches next, and what others see of it.
 
-use crate::flight::{Flight, Share};
 use crate::random::Random;
 use crate::speed::{Model, Sms};
 use crate::trace::{self, Arrivals};
+use detshare_policy::account::{Flight, Share};
 use detshare_policy::rhythm::Learner;
 use detshare_policy::{Class, Member, Reason, Rhythm};
 
@@ -80,7 +80,7 @@ pub(crate) struct Tenant<'a> {
     learner: Learner,
     rhythm: Rhythm,
     // What it knows of itself.
-    pub(crate) flight: Flight,
+    pub(crate) flight: Flight<u64>,
     pub(crate) share: Share,
     // What is reported.
     pub(crate) launched: u64,
@@ -120,8 +120,8 @@ impl<'a> Tenant<'a> {
             changed_ns: 0,
             learner: Learner::new(),
             rhythm: Rhythm::UNKNOWN,
-            flight: Flight::default(),
-            share: Share::new(),
+            flight: Flight::none(),
+            share: Share::FULL,
             launched: 0,
             ended: 0,
             worked_ns: 0,
