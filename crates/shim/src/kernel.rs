@@ -47,6 +47,8 @@ pub(crate) struct Profile {
     measured: [AtomicU32; LANES],
     /// What it took the last time that it was measured.
     last: AtomicU64,
+    /// How many kernels it is, where that is wanted: 1, or a graph's nodes.
+    nodes: AtomicU32,
 }
 
 /// Kernels that were launched, and those of them whose module is not known.
@@ -69,6 +71,7 @@ impl Profile {
         self.launches.store(0, Ordering::Relaxed);
         self.known.store(0, Ordering::Relaxed);
         self.last.store(0, Ordering::Relaxed);
+        self.nodes.store(1, Ordering::Relaxed);
         for lane in 0..LANES {
             self.nanoseconds[lane].store(0, Ordering::Relaxed);
             self.measured[lane].store(0, Ordering::Relaxed);
@@ -162,6 +165,15 @@ impl Profile {
             let ns = self.nanoseconds[lane].load(Ordering::Relaxed);
             membership.page.note_kernel(self.identity(), &name, lane, ns, self.measured_on(lane));
         }
+    }
+
+    pub(crate) fn set_nodes(&self, nodes: u32) {
+        self.nodes.store(nodes, Ordering::Relaxed);
+    }
+
+    /// How many kernels it is; 1 where nobody has counted.
+    pub(crate) fn nodes(&self) -> u32 {
+        self.nodes.load(Ordering::Relaxed)
     }
 
     /// What people call it.

@@ -116,9 +116,10 @@ fn text() -> String {
             |value: &dyn Fn(usize) -> u64| (0..lane::LANES).map(|lane| value(lane).to_string()).collect::<Vec<_>>();
         let _ = writeln!(
             text,
-            "{{\"kernel\":\"{:016x}\",\"name\":{},\"ns\":[{}],\"measured\":[{}]}}",
+            "{{\"kernel\":\"{:016x}\",\"name\":{},\"nodes\":{},\"ns\":[{}],\"measured\":[{}]}}",
             profile.identity(),
             json(&profile.name()),
+            profile.nodes(),
             each(&|lane| profile.on(lane).map_or(0, |it| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX))).join(","),
             each(&|lane| u64::from(profile.measured_on(lane))).join(","),
         );

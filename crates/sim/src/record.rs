@@ -25,7 +25,7 @@ const USUAL_NS: u64 = 100_000;
 #[serde(untagged)]
 enum Line {
     Process { record: u32, name: String, lanes: Vec<Lane> },
-    Kernel { kernel: String, name: String, ns: Vec<u64> },
+    Kernel { kernel: String, name: String, nodes: Option<u32>, ns: Vec<u64> },
     Launch { at: u64, launch: String, held: u64 },
     Step { at: u64, step: Edge },
 }
@@ -86,7 +86,7 @@ pub fn trace(text: &str, name: &str, class: Class) -> Result<Trace, RecordError>
         match read.map_err(|error| RecordError::Line { line: index + 1, what: error.to_string() })? {
             Line::Process { record, .. } if record != RECORD => return Err(RecordError::Version { found: record }),
             Line::Process { name, lanes, .. } => process = Some((name, lanes)),
-            Line::Kernel { kernel, name, ns } => kernels.push((kernel, name, ns)),
+            Line::Kernel { kernel, name, nodes, ns } => kernels.push((kernel, name, nodes, ns)),
             Line::Launch { at, launch, held } => launches.push((at, launch, held)),
             Line::Step { at, step: Edge::Began } => began.push(at),
             Line::Step { at, step: Edge::Ended } => ended.push(at),
@@ -97,9 +97,10 @@ pub fn trace(text: &str, name: &str, class: Class) -> Result<Trace, RecordError>
     let sms = widths.get(&0).copied().unwrap_or(1).max(1);
     let mut places = BTreeMap::new();
     let mut known = Vec::new();
-    for (id, name, ns) in kernels {
+    for (id, name, nodes, ns) in kernels {
         places.entry(id.clone()).or_insert_with(|| {
-            known.push(kernel(id, name, &ns, &widths, sms));
+            let nodes = nodes.unwrap_or(1).max(1);
+            known.push(Kernel { nodes, ..kernel(id, name, &ns, &widths, sms) });
             known.len() - 1
         });
     }
@@ -190,7 +191,7 @@ mod tests {
 
     const RECORD_TEXT: &str = r#"{"record":1,"pid":7,"name":"train","whole":true,"lanes":[{"lane":0,"name":"full","width":132},{"lane":1,"name":"front16","width":16}]}
 {"kernel":"a1","name":"matmul","ns":[300000,2400000],"measured":[20,10]}
-{"kernel":"b2","name":"add","ns":[0,0],"measured":[0,0]}
+{"kernel":"b2","name":"add","nodes":40,"ns":[0,0],"measured":[0,0]}
 {"at":1000,"launch":"a1","stream":"1","lane":0,"reason":1,"held_for":0,"held":0,"expected":0,"in_flight":0}
 {"at":1100,"step":"began"}
 {"at":9000,"launch":"b2","stream":"1","lane":0,"reason":1,"held_for":0,"held":0,"expected":0,"in_flight":0}
@@ -213,6 +214,7 @@ mod tests {
         let on = |sms, ns| OnSms { sms, ns };
         assert_eq!(trace.kernels[0].durations, [on(16, 2_400_000), on(132, 300_000)]);
         assert_eq!(trace.kernels[1].durations, [on(132, USUAL_NS)]);
+        assert_eq!([trace.kernels[0].nodes, trace.kernels[1].nodes], [1, 40]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::coroutine::{self, Coroutine, active};
 use crate::entries::counter;
 use crate::graph::{self, EXECUTABLES, IN_SEGMENTS, bound, with_current};
 use crate::stats::count;
+use crate::{kernel, record};
 use core::ffi::{c_char, c_uint, c_ulonglong};
 use core::ptr::null_mut;
 use detshare_cuda::DefaultStream;
@@ -141,7 +142,12 @@ fn made(code: CUresult, executable: *mut CUgraphExec, graph: CUgraph, flags: u64
         && let Some(coroutine) = coroutine::current()
     {
         // SAFETY: the driver has written there.
-        graph::adopt(unsafe { *executable }, graph, flags, coroutine);
+        let executable = unsafe { *executable };
+        graph::adopt(executable, graph, flags, coroutine);
+        let mut nodes = 0;
+        if record::is_on() && is_ok(cu!(cuGraphGetNodes(graph, null_mut(), &raw mut nodes))) {
+            kernel::graph_profile(executable).set_nodes(u32::try_from(nodes).unwrap_or(u32::MAX));
+        }
     }
     code
 }

@@ -357,8 +357,10 @@ fn a_forked_child_has_a_record_of_its_own() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let record = folder.path().join("record");
     let (_office, mut program, _admitted) = joined(&[("DETSHARE_RECORD", record.to_str().expect("plain"))], |_| ());
-    program.does(&["begin", "open", "stream", "fork-exit", "begin", "open", "stream"]);
+    program.does(&["begin", "open", "stream", "fork-exit", "begin-graph", "open", "stream"]);
     program.ends();
+    let text = std::fs::read_to_string(&record).expect("a record");
+    assert!(text.contains("\"name\":\"graph\",\"nodes\":1,"), "{text}");
     let launches = |file: &Path| {
         let text = std::fs::read_to_string(file).expect("a record");
         text.lines().filter(|line| line.contains("\"launch\"")).count()
