@@ -1,6 +1,6 @@
 //! `detshare` from outside. The programs that it runs are shell scripts that write, in place of the shim, what the shim
 //! would write, and where many tenants are wanted, a thread of the test answers in place of the daemon; so nothing here
-//! needs CUDA; one test of `bench` runs real programs, on the software GPU.
+//! needs CUDA. A test of `bench`, and those of sharing and records, run real programs on the software GPU.
 
 mod bench;
 mod bench_stage;
@@ -12,6 +12,7 @@ mod generated;
 mod programs;
 mod record;
 mod run;
+mod sharing;
 mod stage;
 mod top;
 mod usage;

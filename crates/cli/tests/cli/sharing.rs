@@ -1,0 +1,135 @@
+//! The scenarios of `bench` in small, on the software GPU: a server beside a training, under each policy. Judged by what
+//! the training launched while the server had a step under way, and by the bits; not by the clock.
+
+use crate::daemon::{DaemonStage, built};
+use crate::stage::outcome;
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A server: its steps, and what comes between them.
+struct Scenario {
+    name: &'static str,
+    servers: &'static [&'static [&'static str]],
+}
+
+const SCENARIOS: [Scenario; 3] = [
+    Scenario { name: "regular, by graph", servers: &[&["--kernels", "30", "--graph", "--pause-us", "4000"]] },
+    Scenario { name: "regular, kernel by kernel", servers: &[&["--kernels", "30", "--pause-us", "4000"]] },
+    Scenario {
+        name: "two servers",
+        servers: &[&["--kernels", "20", "--pause-us", "4000"], &["--kernels", "40", "--graph", "--pause-us", "9000"]],
+    },
+];
+const STEPS: &str = "40";
+const TRAINING: [&str; 4] = ["--steps", "200", "--kernels", "10"];
+/// What such a program prints, by its arguments alone.
+const CHECKSUM: &str = "checksum ";
+
+/// A program that runs as a tenant and leaves a record.
+struct Tenant {
+    child: Child,
+    record: std::path::PathBuf,
+}
+
+fn start(house: &DaemonStage, folder: &Path, name: &str, class: &str, arguments: &[&str]) -> Tenant {
+    let record = folder.join(name);
+    let mut command = house.command(&["run", "--class", class, "--name", name, "--"]);
+    command.arg(built("steps")).args(arguments).env("DETSHARE_RECORD", &record);
+    soft(&mut command);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be started");
+    Tenant { child, record }
+}
+
+fn soft(command: &mut Command) {
+    command.env("DETSHARE_SHIM", built("libdetshare_shim.so")).env("DETSHARE_DRIVER", built("libdetshare_softgpu.so"));
+}
+
+/// What it printed, and its record line by line.
+fn end(tenant: Tenant) -> (String, Vec<Value>) {
+    let output = tenant.child.wait_with_output().expect("it ends");
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && said.contains(CHECKSUM), "{said}{errors}");
+    let text = std::fs::read_to_string(tenant.record).expect("a record");
+    (said.into_owned(), text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect())
+}
+
+/// What it prints without DetShare.
+fn alone(arguments: &[&str]) -> String {
+    let mut command = Command::new(built("steps"));
+    let ended = outcome(command.args(arguments).env_clear().env("LD_PRELOAD", built("libdetshare_softgpu.so")));
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    ended.stdout
+}
+
+/// What a policy did in a scenario.
+#[derive(Debug)]
+struct Shared {
+    /// Of the training's launches while servers were there, those that were made while one had a step under way, in
+    /// thousandths.
+    inside: usize,
+    launches: usize,
+    /// How often a server was held.
+    servers_held: usize,
+}
+
+fn share(policy: &str, scenario: &Scenario) -> Shared {
+    let house = DaemonStage::new();
+    // As a machine without an NVIDIA device has it.
+    std::fs::write(house.stage.path(".config/detshare/detshare.toml"), format!("policy = \"{policy}\"\n")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(house.detshare(&["up"]).code, Some(0));
+    let servers: Vec<(String, Vec<&str>)> = scenario
+        .servers
+        .iter()
+        .enumerate()
+        .map(|(number, more)| (format!("serve{number}"), [&["--steps", STEPS], *more].concat()))
+        .collect();
+    let training = start(&house, folder.path(), "train", "best-effort", &TRAINING);
+    let started: Vec<Tenant> =
+        servers.iter().map(|(name, arguments)| start(&house, folder.path(), name, "latency", arguments)).collect();
+    let mut busy = Vec::new();
+    let mut servers_held = 0;
+    for (tenant, (name, arguments)) in started.into_iter().zip(&servers) {
+        let (said, record) = end(tenant);
+        assert_eq!(said, alone(arguments), "{policy}, {}: other bits of {name}", scenario.name);
+        busy.extend(steps(&record));
+        servers_held += record.iter().filter(|line| line["held"].as_u64().is_some_and(|held| held > 0)).count();
+    }
+    let (said, record) = end(training);
+    assert_eq!(said, alone(&TRAINING), "{policy}, {}: other bits of the training", scenario.name);
+    let from = busy.iter().map(|(began, _)| *began).min().expect("steps");
+    let to = busy.iter().map(|(_, ended)| *ended).max().expect("steps");
+    let launches: Vec<u64> = record
+        .iter()
+        .filter(|line| line["launch"].is_string())
+        .filter_map(|line| line["at"].as_u64())
+        .filter(|at| (from..to).contains(at))
+        .collect();
+    let inside = launches.iter().filter(|at| busy.iter().any(|(began, ended)| (*began..*ended).contains(*at))).count();
+    assert!(!launches.is_empty(), "{policy}, {}: the training was held all the time", scenario.name);
+    Shared { inside: inside * 1_000 / launches.len(), launches: launches.len(), servers_held }
+}
+
+/// When each step began and ended.
+fn steps(record: &[Value]) -> Vec<(u64, u64)> {
+    let edge = |which: &str| -> Vec<u64> {
+        let found = record.iter().filter(|line| line["step"] == which).filter_map(|line| line["at"].as_u64());
+        found.collect()
+    };
+    edge("began").into_iter().zip(edge("ended")).collect()
+}
+
+#[test]
+fn the_policies_disturb_in_the_order_that_they_promise() {
+    for scenario in &SCENARIOS {
+        let [throughput, exclusive, slo_aware] =
+            ["throughput", "exclusive", "slo-aware"].map(|policy| share(policy, scenario));
+        let all = format!("{}: {throughput:?} {exclusive:?} {slo_aware:?}", scenario.name);
+        assert!(throughput.inside > 2 * slo_aware.inside, "slo-aware keeps out of steps: {all}");
+        assert!(throughput.inside > 2 * exclusive.inside, "exclusive keeps out of steps: {all}");
+        assert!(throughput.launches > 0 && slo_aware.launches > 0, "{all}");
+        assert_eq!((throughput.servers_held, slo_aware.servers_held), (0, 0), "servers are never held: {all}");
+        println!("{all}");
+    }
+}
