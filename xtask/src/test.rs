@@ -105,6 +105,7 @@ fn model_checker() -> Result<()> {
         ("detshare-shim", "published"),
         ("detshare-shim", "handles"),
         ("detshare-shim", "unfinished"),
+        ("detshare-shim", "freedom"),
         ("detshare-softgpu", "done"),
     ];
     for (package, test) in tests {

@@ -80,26 +80,7 @@ enum Answer {
 /// Lets a launch pass, after a hold or at once; returns the lane that it gets.
 #[inline]
 pub(crate) fn pass(coroutine: &'static Coroutine, logical: &'static Logical, profile: &'static Profile) -> usize {
-    if is_free() { FULL } else { pass_if_decided(coroutine, logical, profile) }
-}
-
-/// Whether nothing can keep launches from all SMs.
-#[inline]
-fn is_free() -> bool {
-    // SAFETY: NULL, or a word that stays for as long as the process lives. Acquire: pairs with the release in `let_free`.
-    let word = unsafe { HOT.free.load(Ordering::Acquire).as_ref() };
-    word.is_some_and(|word| word.load(Ordering::Relaxed) == HOT.free_seen.load(Ordering::Relaxed))
-}
-
-/// Nothing keeps launches from all SMs while the word is as it was seen.
-fn let_free(word: &'static AtomicU32, seen: u32) {
-    HOT.free_seen.store(seen, Ordering::Relaxed);
-    HOT.free.store((&raw const *word).cast_mut(), Ordering::SeqCst);
-}
-
-/// Somebody has come or gone, or may have.
-pub(crate) fn end_freedom() {
-    HOT.free.store(core::ptr::null_mut(), Ordering::SeqCst);
+    if HOT.freedom.holds() { FULL } else { pass_if_decided(coroutine, logical, profile) }
 }
 
 /// A schedule decides from now on, if there is one.
@@ -108,7 +89,7 @@ pub(crate) fn follow_schedule() {
     let schedule = settings::get().schedule.as_ref();
     HOT.scheduled.store(schedule.is_some(), Ordering::Relaxed);
     if schedule == Some(&Schedule::Full) {
-        let_free(&ALWAYS, 0);
+        HOT.freedom.begin(&ALWAYS, 0, || true);
     }
 }
 
@@ -395,11 +376,8 @@ impl Said {
         self.foresees = foresees && self.entry.class == Class::BestEffort && someone_is_urgent;
         HOT.foresees.store(self.foresees, Ordering::Relaxed);
         if self.others.is_empty() && !self.entry.paused && !torn && !record::is_on() {
-            let_free(membership.daemon.epoch_word(), epoch.number());
-            // Pairs with `Membership::changed`: it takes back what this has just said, or this sees that it was there.
-            if membership.roster() != roster {
-                end_freedom();
-            }
+            let word = membership.daemon.epoch_word();
+            HOT.freedom.begin(word, epoch.number(), || membership.roster() == roster);
         }
     }
 

@@ -1,6 +1,7 @@
 //! What every launch reads before it does anything, together in one cache line: the driver's own launch leaves little of
 //! ours in the cache, and each line that has to be fetched again is several nanoseconds.
 
+use crate::freedom::Freedom;
 use crate::tenant::Membership;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
 
@@ -9,9 +10,8 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize
 pub(crate) struct Hot {
     /// What this process has on the board; NULL where it is no tenant.
     pub(crate) membership: AtomicPtr<Membership>,
-    /// As long as this word is as it was seen there is nothing to decide: launches run on all SMs. NULL: there may be.
-    pub(crate) free: AtomicPtr<AtomicU32>,
-    pub(crate) free_seen: AtomicU32,
+    /// Whether there is nothing to decide: launches run on all SMs.
+    pub(crate) freedom: Freedom,
     /// Streams that a capture began in.
     pub(crate) captures: AtomicUsize,
     /// The number of the step that was last seen to begin.
@@ -32,8 +32,7 @@ pub(crate) struct Hot {
 
 pub(crate) static HOT: Hot = Hot {
     membership: AtomicPtr::new(core::ptr::null_mut()),
-    free: AtomicPtr::new(core::ptr::null_mut()),
-    free_seen: AtomicU32::new(0),
+    freedom: Freedom::none(),
     captures: AtomicUsize::new(0),
     step: AtomicU32::new(0),
     waiting: AtomicU32::new(0),

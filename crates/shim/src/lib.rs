@@ -40,6 +40,7 @@ mod digest;
 #[allow(non_snake_case, clippy::wildcard_imports, reason = "the names are the C API's")]
 mod entries;
 mod flight;
+mod freedom;
 mod gate;
 mod graph;
 mod handles;

@@ -7,7 +7,7 @@
 use crate::boundary::guarded;
 use crate::call::is_ok;
 use crate::hot::HOT;
-use crate::{background, gate, log, settings, steps};
+use crate::{background, log, settings, steps};
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use core::time::Duration;
@@ -155,7 +155,7 @@ impl Membership {
 
     /// Changes with every page that comes or goes.
     pub(crate) fn roster(&self) -> u32 {
-        self.roster.load(Ordering::SeqCst)
+        self.roster.load(Ordering::Acquire)
     }
 
     /// Whether the page in this place is the one of that owner of the slot.
@@ -263,8 +263,8 @@ impl Membership {
     }
 
     fn changed(&self) {
-        self.roster.fetch_add(1, Ordering::SeqCst);
-        gate::end_freedom();
+        self.roster.fetch_add(1, Ordering::AcqRel);
+        HOT.freedom.end();
     }
 }
 
