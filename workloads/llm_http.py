@@ -1,7 +1,7 @@
-"""The HTTP endpoint of llm_server.py: POST /v1/completions in OpenAI's form, and GET /health. It needs no GPU.
+"""The HTTP endpoint of llm_server.py: POST /v1/completions in OpenAI's form, and GET /health.
 
-Text is taken byte by byte: a token's id is the byte, and a few more ids are special. Answers are greedy; fields of a
-request other than prompt, max_tokens and stream have no effect.
+Text is taken byte by byte: a token's id is the byte, and a few more ids are special. Answers are greedy;
+fields of a request other than prompt, max_tokens and stream have no effect. It needs no GPU.
 """
 
 import itertools
@@ -58,7 +58,6 @@ class Inbox:
         self.indices = itertools.count()
         self.new = queue.SimpleQueue()
         self.filled = threading.Event()
-        self.closed = False
 
     def put(self, prompt, output_length):
         """A request whose tokens, and then None, come out of the queue that is returned with it."""
@@ -77,7 +76,7 @@ class Inbox:
         return request, answer
 
     def over(self):
-        return self.closed
+        return False
 
     def arrived(self, _now):
         self.filled.clear()
@@ -135,12 +134,13 @@ class Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     timeout = CLIENT_PATIENCE
+    disable_nagle_algorithm = True  # or a token could wait for the next one
 
     def do_GET(self):
         if self.path == "/health":
             self.answer(HTTPStatus.OK, {"status": "ok"})
         else:
-            self.refuse(HTTPStatus.NOT_FOUND, f"There is no {self.path} here; try /health or POST /v1/completions.")
+            self.refuse(HTTPStatus.NOT_FOUND, f"There is no {self.path} here; try /health.")
 
     def do_POST(self):
         try:
@@ -184,7 +184,7 @@ class Handler(BaseHTTPRequestHandler):
             self.refuse(HTTPStatus.SERVICE_UNAVAILABLE, "The server stopped before the answer was complete.")
 
     def stream(self, request, tokens):
-        """Send each token as an event; a client knows the end by `[DONE]`, which it misses if the server stopped."""
+        """Send each token as an event, and `[DONE]` after the last one, unless the server stopped before."""
         self.close_connection = True
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", "text/event-stream")

@@ -1,9 +1,9 @@
-"""The model of llm_server.py: Llama shapes with random weights, a paged KV cache, and decode steps by CUDA graph.
+"""The model of llm_server.py: Llama shapes with random weights, a paged KV cache, decode steps by CUDA graph.
 
-The cache consists of blocks of 16 tokens. Decode attention goes over spans of 256 tokens: all spans that the rows of
-a step have together are gathered from the cache and attended to as one batch, and then each row sums up its own
-spans. So what a step reads grows with the tokens in the cache and not with the longest context, and what a row gets
-does not depend on how long the contexts of the others are.
+The cache consists of blocks of 16 tokens. Decode attention goes over spans of 256 tokens: all spans that the
+rows of a step have together are gathered from the cache and attended to as one batch, and then each row sums
+up its own spans. So what a step reads grows with the tokens in the cache and not with the longest context,
+and what a row gets does not depend on how long the contexts of the others are.
 """
 
 import os
@@ -20,11 +20,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import rms_norm, scaled_dot_product_attention, silu
 
-from llm_scheduler import PREFILL
+from llm_scheduler import BLOCK, PREFILL
 
 DTYPE = torch.bfloat16
-CPU_DTYPE = torch.float32  # many processors have no instructions for bfloat16
-BLOCK = 16  # tokens
 BLOCKS_PER_SPAN = 16
 SPAN = BLOCK * BLOCKS_PER_SPAN
 ROTARY_BASE = 500000.0
@@ -122,7 +120,7 @@ class Model(nn.Module):
         return x
 
     def next_tokens(self, x):
-        """The likeliest token after each row; of several that are equally likely, the one with the lowest id."""
+        """The likeliest token after each row; of several equally likely ones, that with the lowest id."""
         return self.head(norm(x, self.norm)).argmax(-1)
 
 
@@ -145,9 +143,9 @@ def rotate(x, rotary):
 
 
 def gather_blocks(cache, blocks):
-    """The rows of these blocks, one after the other; copied as 64-bit words, which is faster than by value."""
-    words = cache.view(torch.int64).view(-1, BLOCK * cache.shape[1] * cache.itemsize // 8)
-    return words.index_select(0, blocks).view(cache.dtype).view(-1, cache.shape[1])
+    """The rows of these blocks, one after the other; copied as 64-bit words, which is faster."""
+    words = cache.view(torch.int64).view(-1, BLOCK * cache.shape[1] * DTYPE.itemsize // 8)
+    return words.index_select(0, blocks).view(DTYPE).view(-1, cache.shape[1])
 
 
 class PrefillAttention:
@@ -163,7 +161,8 @@ class PrefillAttention:
         cache.index_copy_(0, self.slots, key_value[: len(self.slots)])
         if len(self.blocks_before):
             key_value = torch.cat([gather_blocks(cache, self.blocks_before), key_value])
-        key, value = key_value.view(1, -1, 2, self.shape.key_value_heads, self.shape.head_width).permute(2, 0, 3, 1, 4)
+        heads = key_value.view(1, -1, 2, self.shape.key_value_heads, self.shape.head_width)
+        key, value = heads.permute(2, 0, 3, 1, 4)
         query = query.transpose(0, 1)[None]
         causal = causal_lower_right(query.shape[2], key.shape[2])
         attended = scaled_dot_product_attention(query, key, value, attn_mask=causal, enable_gqa=True)
@@ -173,11 +172,11 @@ class PrefillAttention:
 class DecodeAttention:
     """Attention of one new token per row to all tokens of the row's request.
 
-    All shapes depend on the number of rows and of spans alone, and nothing comes from the host, as a CUDA graph
-    needs. Spans that no row needs repeat the first one of the last row, and nobody looks at their results.
+    All shapes depend on the number of rows and of spans alone, and nothing comes from the host, as a CUDA
+    graph needs. Spans that no row needs repeat the first one of the last row; nobody looks at their results.
     """
 
-    def __init__(self, shape, inputs, spans, attend_to_spans, dtype):
+    def __init__(self, shape, inputs, spans, attend_to_spans):
         self.shape = shape
         self.attend_to_spans = attend_to_spans
         positions, tables = inputs[:, POSITION], inputs[:, TABLE:]
@@ -194,7 +193,7 @@ class DecodeAttention:
         self.blocks = tables_of_spans.index_select(0, self.row_of_span * longest + place).flatten()
         key_positions = place[:, None] * SPAN + torch.arange(SPAN, device=device)
         hidden = key_positions > positions.index_select(0, self.row_of_span)[:, None]
-        mask = torch.zeros_like(hidden, dtype=dtype).masked_fill(hidden, -torch.inf)
+        mask = torch.zeros_like(hidden, dtype=DTYPE).masked_fill(hidden, -torch.inf)
         group = shape.heads // shape.key_value_heads
         self.mask = mask[:, None, None].expand(-1, shape.key_value_heads, group, -1)
 
@@ -211,10 +210,10 @@ class DecodeAttention:
         key, value = spans.permute(2, 0, 3, 1, 4)
         query = query.index_select(0, self.row_of_span).unflatten(1, (value_heads, -1))
         attended, log_sums = self.attend_to_spans(query, key, value, self.mask)
-        return self.sum_up(attended, log_sums).to(cache.dtype)
+        return self.sum_up(attended, log_sums).to(DTYPE)
 
     def sum_up(self, attended, log_sums):
-        """Each row's attention to all its spans, of which each counts as much as its part of the softmax's sum."""
+        """Each row's attention to all its spans; each of them counts as its part of the softmax's sum."""
         by_row = (-1, self.absent.shape[1])
         shares = log_sums.index_select(0, self.spans_of_row).unflatten(0, by_row)
         shares = shares.masked_fill(self.absent, -torch.inf).softmax(1)
@@ -255,8 +254,8 @@ class EngineOptions:
 class Engine:
     """A model with its cache, which does the steps that a scheduler chooses.
 
-    Not under torch.use_deterministic_algorithms: all that runs here is deterministic as it is, since no two writes
-    to the cache meet; that setting would put a sort before each of them.
+    Not under torch.use_deterministic_algorithms: all that runs here is deterministic as it is, since no two
+    writes to the cache meet; that setting would put a sort before each of them.
     """
 
     def __init__(self, shape, options):
@@ -264,22 +263,26 @@ class Engine:
         self.options = options
         self.device = options.device
         on_gpu = self.device != "cpu"
-        self.dtype = DTYPE if on_gpu else CPU_DTYPE
+        if not on_gpu:
+            torch.set_num_threads(1)  # the sizes are too small to gain from more
         torch.manual_seed(options.seed)
-        # A padded chunk can reach beyond the longest context.
-        self.model = Model(shape, options.longest_context + options.chunk, device=self.device, dtype=self.dtype).eval()
+        positions = options.longest_context + options.chunk  # a padded chunk can reach beyond the context
+        self.model = Model(shape, positions, device=self.device, dtype=DTYPE).eval()
 
-        # The blocks after those of the pool are for the rows of padding. Each such row has a slot of its own.
+        # The blocks after those of the pool are for rows of padding. Each such row has a slot of its own.
         self.batches = [options.rows] if options.fixed_batch else batches_up_to(options.rows)
         self.block_count = options.cache_tokens // BLOCK
         slots = (self.block_count + -(-self.batches[-1] // BLOCK)) * BLOCK
         # Zeros, since a hidden value still takes part, multiplied with 0.
         self.caches = [
-            torch.zeros(slots, shape.key_value_width, device=self.device, dtype=self.dtype) for _ in range(shape.layers)
+            torch.zeros(slots, shape.key_value_width, device=self.device, dtype=DTYPE)
+            for _ in range(shape.layers)
         ]
         self.table_width = -(-options.longest_context // SPAN) * BLOCKS_PER_SPAN
         most_spans = self.batches[-1] * self.table_width // BLOCKS_PER_SPAN
-        in_cache = self.block_count // BLOCKS_PER_SPAN + self.batches[-1]  # a row's last span need not be full
+        in_cache = (
+            self.block_count // BLOCKS_PER_SPAN + self.batches[-1]
+        )  # a row's last span need not be full
         self.span_counts = span_counts(min(most_spans, in_cache))
 
         self.attend_to_spans = plain_attention if options.plain_attention or not on_gpu else fused_attention
@@ -340,7 +343,8 @@ class Engine:
         for batch in self.batches:
             most = batch * self.table_width // BLOCKS_PER_SPAN
             below = [spans for spans in self.span_counts if batch <= spans < most]
-            yield from ((batch, spans) for spans in [*below, self.padded_spans(min(most, self.span_counts[-1]))])
+            largest = self.padded_spans(min(most, self.span_counts[-1]))
+            yield from ((batch, spans) for spans in [*below, largest])
 
     def padded_spans(self, spans):
         return next(count for count in self.span_counts if count >= spans)
@@ -348,7 +352,7 @@ class Engine:
     @torch.inference_mode()
     @sdpa_kernel(PROMPT_ATTENTION)
     def run(self, step):
-        """One token for each request of `step`; none if it was a prefill step that left some of the prompt."""
+        """One token for each request of `step`; none after a prefill step that left some of the prompt."""
         if step.kind != PREFILL:
             return self.decode(step.requests)
         (request,) = step.requests
@@ -400,7 +404,7 @@ class Engine:
 
     def decode_step(self, batch, spans):
         inputs = self.inputs[:batch]
-        attend = DecodeAttention(self.shape, inputs, spans, self.attend_to_spans, self.dtype)
+        attend = DecodeAttention(self.shape, inputs, spans, self.attend_to_spans)
         rotary = self.model.rotary.index_select(0, inputs[:, POSITION])
         x = self.model(inputs[:, TOKEN], rotary, attend, self.caches)
         self.results[:batch].copy_(self.model.next_tokens(x))

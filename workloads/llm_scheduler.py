@@ -1,14 +1,15 @@
 """Which requests of llm_server.py run, and what the next step does. It needs no GPU.
 
-A request is admitted once the cache has blocks for its whole prompt and its whole answer, in the order of arrival.
-Its prompt goes through the model in one or more prefill steps; then each decode step gives one token to every
-request that runs. Its blocks come back when it ends.
+A request is admitted once the cache has blocks for its whole prompt and its whole answer, in the order of
+arrival. Its prompt goes through the model in one or more prefill steps; then each decode step gives one token
+to every request that runs. Its blocks come back when it ends.
 """
 
 import time
 from collections import deque
 from dataclasses import dataclass, field
 
+BLOCK = 16  # tokens of a block of the cache
 PREFILL, DECODE = "prefill", "decode"
 
 # How a request ended.
@@ -52,6 +53,7 @@ class Request:
     stop_token: int = -1  # none has this id
     on_token: object = None  # called with each token
     on_end: object = None  # called when it ended
+    refused: bool = False  # too long, even if the cache could hold it
     cancelled: bool = False  # set by any thread; the scheduler looks at it before each step
     blocks: list = field(default_factory=list)
     prefilled: int = 0
@@ -91,7 +93,6 @@ class Limits:
     """How much runs at once, and how prompts are cut into steps."""
 
     rows: int  # requests that run at once
-    block_tokens: int
     longest_context: int
     chunk: int = 0  # prompt tokens of a prefill step; 0: all of them
     interleave: bool = False  # a decode step between two prefill steps
@@ -124,17 +125,17 @@ class Scheduler:
         self.last_kind = DECODE
 
     def submit(self, request):
-        if self.fits(request.length):
-            self.waiting.append(request)
-        else:
+        if request.refused or not self.fits(request.length):
             self.finish(request, TOO_LONG)
+        else:
+            self.waiting.append(request)
 
     def fits(self, length):
         """Whether a request of so many tokens could ever run."""
         return length <= self.limits.longest_context and self.blocks_for(length) <= self.pool.count
 
     def blocks_for(self, length):
-        return -(-length // self.limits.block_tokens)
+        return -(-length // BLOCK)
 
     def busy(self):
         return bool(self.waiting or self.prefilling or self.running)
@@ -207,8 +208,8 @@ class Scheduler:
 def run_steps(engine, scheduler, source, log, stop, clock=time.monotonic):
     """Do step after step until the source has no more requests and all have ended, or until told to stop.
 
-    The source hands over requests when they arrive. The engine does the steps: it returns each decode step's tokens,
-    and a prefill step's once the prompt is through.
+    The source hands over requests when they arrive. The engine does the steps: it returns each decode step's
+    tokens, and a prefill step's once the prompt is through.
     """
     while not stop.requested() and (scheduler.busy() or not source.over()):
         for request in source.arrived(clock()):

@@ -1,7 +1,8 @@
 """An LLM server: continuous batching over a paged KV cache, its decode steps by CUDA graph.
 
-It replays a trace, in which requests arrive when they arrive, whether or not the ones before are answered; or it
-answers clients over HTTP. It notes when each request got each of its tokens, and when each step began and ended.
+It replays a trace, in which requests arrive when they arrive, whether or not the ones before are answered; or
+it answers clients over HTTP. It notes when each request got each of its tokens, and when each step began and
+ended.
 """
 
 import argparse
@@ -17,12 +18,11 @@ import bench_program
 import llm_http
 import llm_trace
 import workload
-from llm_scheduler import COMPLETE, TOO_LONG, BlockPool, Limits, Request, Scheduler, run_steps
+from llm_scheduler import BLOCK, COMPLETE, BlockPool, Limits, Request, Scheduler, run_steps
 
 ROWS = 64  # of the largest decode step, unless --fixed-batch says otherwise
 FIXED_BATCH = 32  # the default in a replay
 FIXED_CHUNK = 512
-BLOCK = 16  # tokens
 SYNTHETIC_REQUESTS = 100
 GIB = 1 << 30
 
@@ -135,12 +135,14 @@ def read_arrivals(options):
         arrivals = llm_trace.select(all_arrivals, options.skip, options.requests, options.speed)
         if not arrivals:
             raise llm_trace.BadTrace(
-                f"{options.trace}: has {len(all_arrivals)} requests; --skip must be less, and --requests at least 1"
+                f"{options.trace}: has {len(all_arrivals)} requests; give a smaller --skip"
             )
     else:
         source = {"kind": "synthetic", "like": options.synthetic, "rate": options.rate, "seed": options.seed}
         count = SYNTHETIC_REQUESTS if options.requests is None else options.requests
-        arrivals = llm_trace.synthetic_trace(options.synthetic, options.rate, options.seed, options.skip + count)
+        arrivals = llm_trace.synthetic_trace(
+            options.synthetic, options.rate, options.seed, options.skip + count
+        )
         arrivals = llm_trace.select(arrivals, options.skip, count, options.speed)
     longest_prompt = options.longest_prompt if options.too_long == "cut" else None
     arrivals, cut = llm_trace.cut(arrivals, longest_prompt, options.longest_output)
@@ -170,13 +172,13 @@ def make_request(arrival, options, scheduler, vocabulary):
     if accepted(arrival, options, scheduler):
         prompt = llm_trace.prompt_tokens(options.seed, arrival.index, arrival.prompt_length, vocabulary)
         return Request(arrival.index, arrival.offset, prompt, arrival.output_length)
-    return Request(arrival.index, arrival.offset, range(arrival.prompt_length), arrival.output_length, ended=TOO_LONG)
+    prompt = range(arrival.prompt_length)
+    return Request(arrival.index, arrival.offset, prompt, arrival.output_length, refused=True)
 
 
 def replay(engine, scheduler, arrivals, options, stop):
     requests = [make_request(arrival, options, scheduler, engine.shape.vocabulary) for arrival in arrivals]
-    gc.collect()
-    gc.freeze()  # or collections, while requests wait, would go through all that the imports left
+    freeze_garbage_collection()
     bench_program.wait_for_start(options.start_file, stop)
     log = Log()
     start = time.monotonic()
@@ -187,7 +189,14 @@ def replay(engine, scheduler, arrivals, options, stop):
     return log, {"begin_s": start, "not_arrived": len(source.requests)}
 
 
+def freeze_garbage_collection():
+    """Or collections, while requests wait, would go through all that the imports left."""
+    gc.collect()
+    gc.freeze()
+
+
 def serve(engine, scheduler, options, stop):
+    freeze_garbage_collection()
     bench_program.wait_for_start(options.start_file, stop)
     log = Log(keep=options.out is not None)
     start = time.monotonic()
@@ -207,7 +216,9 @@ def make_engine(options, limits):
     import llm_model
 
     shape = llm_model.SHAPES[options.shape]
-    cache_tokens = int(options.cache_gib * GIB) // shape.token_bytes if options.cache_gib else options.cache_tokens
+    cache_tokens = (
+        int(options.cache_gib * GIB) // shape.token_bytes if options.cache_gib else options.cache_tokens
+    )
     engine_options = llm_model.EngineOptions(
         device="cpu" if options.cpu else bench_program.DEVICE,
         cache_tokens=cache_tokens,
@@ -226,7 +237,6 @@ def program(options, stop):
     arrivals, source = ([], {"kind": "http"}) if options.serve is not None else read_arrivals(options)
     limits = Limits(
         rows=options.fixed_batch or options.rows,
-        block_tokens=BLOCK,
         longest_context=options.longest_context,
         chunk=options.chunk,
         interleave=options.interleave,
@@ -288,21 +298,32 @@ def add_request_arguments(parser):
         help="without a trace: replay one made from the seed",
     )
     where_from.add_argument(
-        "--serve", type=port, metavar="PORT", help=f"answer HTTP clients on {llm_http.ADDRESS}; 0: any free port"
+        "--serve",
+        type=port,
+        metavar="PORT",
+        help=f"answer HTTP clients on {llm_http.ADDRESS}; 0: any free port",
     )
-    requests.add_argument("--rate", type=positive, default=1.0, help="of a synthetic trace: requests per second")
-    requests.add_argument("--speed", type=positive, default=1.0, help="replay so many times as fast")
-    requests.add_argument("--skip", type=not_negative, default=0, help="requests of the trace to leave out first")
     requests.add_argument(
-        "--requests", type=at_least_one, help=f"at most; default: all of a trace, {SYNTHETIC_REQUESTS} synthetic ones"
+        "--rate", type=positive, default=1.0, help="of a synthetic trace: requests per second"
+    )
+    requests.add_argument("--speed", type=positive, default=1.0, help="replay so many times as fast")
+    requests.add_argument(
+        "--skip", type=not_negative, default=0, help="requests of the trace to leave out first"
+    )
+    requests.add_argument(
+        "--requests",
+        type=at_least_one,
+        help=f"at most; default: all of a trace, {SYNTHETIC_REQUESTS} synthetic ones",
     )
     requests.add_argument("--longest-prompt", type=at_least_one, metavar="TOKENS", help="see --too-long")
-    requests.add_argument("--longest-output", type=at_least_one, metavar="TOKENS", help="outputs are cut to this")
+    requests.add_argument(
+        "--longest-output", type=at_least_one, metavar="TOKENS", help="outputs are cut to this"
+    )
     requests.add_argument(
         "--too-long",
         choices=["cut", "refuse"],
         default="cut",
-        help="what becomes of a prompt beyond --longest-prompt; one that the cache cannot hold is always refused",
+        help="what becomes of prompts beyond --longest-prompt; what the cache cannot hold is always refused",
     )
 
 
@@ -312,23 +333,27 @@ def add_batch_arguments(parser):
     cache.add_argument("--cache-tokens", type=at_least_one, default=65536, metavar="TOKENS")
     cache.add_argument("--cache-gib", type=positive, metavar="GIB")
     batches.add_argument(
-        "--longest-context", type=at_least_one, default=8192, metavar="TOKENS", help="of a prompt and its output"
+        "--longest-context",
+        type=at_least_one,
+        default=8192,
+        metavar="TOKENS",
+        help="of a prompt and its output",
     )
     batches.add_argument("--rows", type=at_least_one, default=ROWS, help="requests that run at once, at most")
     batches.add_argument(
         "--fixed-batch",
         type=not_negative,
         metavar="ROWS",
-        help="decode steps always have so many rows, and prefill steps always a whole chunk, so that a request's "
-        "tokens do not depend on what else runs; 0: steps as large as needed, which is faster, but tokens then "
-        f"depend on the timing. Default: {FIXED_BATCH} in a replay, 0 with --serve",
+        help="decode steps always have so many rows, and prefill steps always a whole chunk, so that a "
+        "request's tokens do not depend on what else runs; 0: steps as large as needed, which is faster, but "
+        f"tokens then depend on the timing. Default: {FIXED_BATCH} in a replay, 0 with --serve",
     )
     chunks = batches.add_mutually_exclusive_group()
     chunks.add_argument(
         "--chunk",
         type=not_negative,
         metavar="TOKENS",
-        help=f"of a prompt in one prefill step; 0: all. Default: {FIXED_CHUNK} with a fixed batch, otherwise all",
+        help=f"of a prompt in a prefill step; 0: all. Default: {FIXED_CHUNK} with a fixed batch, otherwise all",
     )
     chunks.add_argument(
         "--prefill-chunk",

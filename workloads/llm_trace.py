@@ -1,7 +1,8 @@
 """The requests that llm_server.py is sent: read from a trace or made from a seed. It needs no GPU.
 
-A trace is a CSV file with the columns TIMESTAMP, ContextTokens and GeneratedTokens, as the Azure LLM inference
-traces have them. It holds only lengths: the tokens of a prompt come from a seed and the request's index.
+A trace is a CSV file with the columns TIMESTAMP, ContextTokens and GeneratedTokens, as the Azure LLM
+inference traces have them. It holds only lengths: the tokens of a prompt come from a seed and the request's
+index.
 """
 
 import csv
@@ -22,10 +23,10 @@ EXIT_NO_TRACE = 66
 
 @dataclass(frozen=True)
 class Arrival:
-    """A request of a trace. Its index is its place in the whole trace, and `offset` counts seconds from the start."""
+    """A request of a trace; its index is its place in the whole trace, its offset counts from the start."""
 
     index: int
-    offset: float
+    offset: float  # seconds
     prompt_length: int
     output_length: int
     line: int = 0  # of the file; 0 in a synthetic trace
@@ -64,14 +65,18 @@ def read_trace(file, complain=None):
         with open(file, newline="", encoding="utf-8-sig") as lines:
             rows = list(read_rows(file, lines))
     except OSError as error:
-        raise BadTrace(f"{file}: cannot be read: {error.strerror}; give another --trace", EXIT_NO_TRACE) from None
+        raise BadTrace(
+            f"{file}: cannot be read: {error.strerror}; give another --trace", EXIT_NO_TRACE
+        ) from None
     except UnicodeDecodeError:
         raise BadTrace(f"{file}: is not UTF-8 text; give a trace in CSV") from None
     if not rows:
         raise BadTrace(f"{file}: line 1: no requests follow the header; give a trace with at least one")
     late = sum(time < earlier for (earlier, *_), (time, *_) in itertools.pairwise(rows))
     if late:
-        complain(f"{file}: {late} requests have an earlier time than the line before; sorted them by their times")
+        complain(
+            f"{file}: {late} requests have an earlier time than the line before; sorted them by their times"
+        )
         rows.sort(key=lambda row: row[0])
     start = rows[0][0]
     return [Arrival(index, time - start, *rest) for index, (time, *rest) in enumerate(rows)]
@@ -91,7 +96,9 @@ def read_rows(file, lines):
             if row:
                 yield read_row(file, reader.line_num, header, row)
     except csv.Error as error:
-        raise BadTrace(f"{file}: line {reader.line_num}: is not CSV: {error}; correct or remove the line") from None
+        raise BadTrace(
+            f"{file}: line {reader.line_num}: is not CSV: {error}; correct or remove the line"
+        ) from None
 
 
 def read_row(file, line, header, row):
