@@ -353,7 +353,7 @@ def add_batch_arguments(parser):
         "--chunk",
         type=not_negative,
         metavar="TOKENS",
-        help=f"of a prompt in a prefill step; 0: all. Default: {FIXED_CHUNK} with a fixed batch, otherwise all",
+        help=f"of a prompt in a prefill step; 0: all. Default: {FIXED_CHUNK} with a fixed batch, else all",
     )
     chunks.add_argument(
         "--prefill-chunk",

@@ -1,7 +1,4 @@
-"""Tests of llm_server.py, llm_scheduler.py and llm_http.py; some are skipped where PyTorch is missing.
-
-python3 -m unittest discover workloads/tests
-"""
+"""Tests of llm_server.py, llm_scheduler.py and llm_http.py; some are skipped where PyTorch is missing."""
 
 import contextlib
 import http.client
