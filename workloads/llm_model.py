@@ -230,7 +230,7 @@ def fused_attention(query, key, value, mask):
 
 
 def plain_attention(query, key, value, mask):
-    """The same from matrix products, where there is no such kernel."""
+    """The same from matrix products, where there is no such kernel; on a GPU, bits can depend on all spans."""
     scores = (query @ key.transpose(-2, -1)).float() * query.shape[-1] ** -0.5 + mask
     attended = scores.softmax(-1).to(value.dtype) @ value
     return attended, scores.logsumexp(-1)
@@ -280,9 +280,8 @@ class Engine:
         ]
         self.table_width = -(-options.longest_context // SPAN) * BLOCKS_PER_SPAN
         most_spans = self.batches[-1] * self.table_width // BLOCKS_PER_SPAN
-        in_cache = (
-            self.block_count // BLOCKS_PER_SPAN + self.batches[-1]
-        )  # a row's last span need not be full
+        # A row's last span need not be full.
+        in_cache = self.block_count // BLOCKS_PER_SPAN + self.batches[-1]
         self.span_counts = span_counts(min(most_spans, in_cache))
 
         self.attend_to_spans = plain_attention if options.plain_attention or not on_gpu else fused_attention

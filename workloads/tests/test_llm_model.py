@@ -143,8 +143,7 @@ class ModelTest(unittest.TestCase):
                 prompts = [llm_trace.prompt_tokens(0, index, 200, 512) for index in range(10)]
                 tokens = [tokens_of(one, [Request(0, 0.0, prompt, 1)])[0] for prompt in prompts]
                 first_tokens.append(tokens)
-                last_slots = [slot for slot in range(len(one.caches[-1])) if one.caches[-1][slot].any()]
-                caches.append(one.caches[-1][last_slots].float().cpu())
+                caches.append(one.caches[-1][:200].float().cpu())  # the last prompt, as each has a new pool
             for cache, tokens in zip(caches[1:], first_tokens[1:]):
                 torch.testing.assert_close(cache, caches[0], rtol=0.05, atol=0.05)
                 same = sum(token == whole for token, whole in zip(tokens, first_tokens[0]))
