@@ -230,7 +230,7 @@ def fused_attention(query, key, value, mask):
 
 
 def plain_attention(query, key, value, mask):
-    """The same from matrix products, where there is no such kernel; on a GPU, bits can depend on all spans."""
+    """The same from matrix products, where there is no such kernel; its bits can depend on all spans."""
     scores = (query @ key.transpose(-2, -1)).float() * query.shape[-1] ** -0.5 + mask
     attended = scores.softmax(-1).to(value.dtype) @ value
     return attended, scores.logsumexp(-1)
