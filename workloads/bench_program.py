@@ -1,4 +1,4 @@
-"""What bench_serve.py and bench_train.py share, and all of them that needs no GPU.
+"""What bench_serve.py, bench_train.py and llm_server.py share, and all of the first two that needs no GPU.
 
 A benchmark starts several of these programs at once. Each sets itself up, waits until it may start, works until it has
 done enough or is told to stop, and writes what it noted as JSON. Times are seconds of CLOCK_MONOTONIC, which all
@@ -30,7 +30,7 @@ PARAMETER_STEPS = (20, 100, 500)  # after these many steps the parameters are ke
 
 
 def argument_parser(description):
-    """The options that both programs have."""
+    """The options that these programs have."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--tiny", action="store_true", help="sizes that take no time, to check the program")
     parser.add_argument("--seed", type=int, default=0)
