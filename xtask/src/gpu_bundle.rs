@@ -66,6 +66,7 @@ const CHECKS: &str = r#"[
   "command": ["sh", "-c", "bin/managed_probe || exit; bin/detshare verify --format json --timeout 60s -- bin/managed_probe > {out} && grep -q '\"memory_changes\": 24,' {out}"]},
  {"name": "instructions", "timeout_s": 120,
   "command": ["bin/instructions", "--driver", "{driver}", "--out", "{out}", "cases"]},
+ {"name": "workloads_tests", "timeout_s": 240, "command": ["python3", "-m", "unittest", "discover", "workloads/tests"]},
  {"name": "vector_add", "timeout_s": 60, "command": ["bin/vector_add"]},
  {"name": "vector_add_shim", "timeout_s": 60, "command": ["env", "LD_PRELOAD={shim}", "bin/vector_add"]},
  {"name": "cost_forward", "timed": true, "timeout_s": 60,
@@ -99,7 +100,7 @@ fn checks() -> String {
 
 pub(crate) fn run(folder: &Path) -> Result<()> {
     let built = build::portable()?;
-    for inner in ["lib", "bin", "workloads", "cases"] {
+    for inner in ["lib", "bin", "workloads", "workloads/tests", "cases"] {
         let inner = folder.join(inner);
         std::fs::create_dir_all(&inner).with_context(|| format!("cannot make {}", inner.display()))?;
     }
@@ -116,6 +117,7 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
         std::fs::copy(root().join("bench/gpu").join(script), folder.join(script))?;
     }
     copy_all(&root().join("workloads"), "py", &folder.join("workloads"))?;
+    copy_all(&root().join("workloads/tests"), "py", &folder.join("workloads/tests"))?;
     println!("{}: run it on the GPU machine by `python3 run.py`", folder.display());
     Ok(())
 }

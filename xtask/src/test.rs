@@ -34,6 +34,7 @@ pub(crate) fn test() -> Result<()> {
         }
     };
     steps.run("tests", || run(cargo().args(["test", "--quiet", "--workspace"]).env("DETSHARE_BUILT", &built)))?;
+    steps.run("workloads, without a GPU or PyTorch", workloads)?;
     for way in Way::ALL.into_iter().chain([Way::AsTenant]) {
         steps.run(&format!("driver API on the software GPU, {way:?}"), || softgpu::conformance(&built, way))?;
     }
@@ -96,6 +97,11 @@ impl Steps {
     fn skip(&mut self, name: &str, reason: &anyhow::Error) {
         self.skipped.push(format!("{name}: {reason:#}"));
     }
+}
+
+/// What of them can be tested anywhere; the rest says that it is skipped.
+fn workloads() -> Result<()> {
+    run(Command::new("python3").args(["-m", "unittest", "discover", "workloads/tests"]).current_dir(root()))
 }
 
 /// In a build folder of its own: the flag would rebuild everything else.
