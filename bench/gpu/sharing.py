@@ -134,8 +134,10 @@ def verdicts(run, results):
     rows = []
     for (name, level), arm in arms.items():
         for program in arm["programs"]:
-            if "differ" in json.dumps(program["bits"]):
-                rows.append(row(run, name, program["program"], "the same bits", "others", "differs"))
+            bits = program["bits"]["verdict"]
+            if bits not in ("identical", "reference"):
+                verdict = "differs" if bits == "different" else "not compared"
+                rows.append(row(run, arm["name"], program["program"], "the same bits", bits, verdict))
         if level in (None, 0.25):
             rows += figures(run, name, arm, run.asked.get(name, {}))
     for name, (other, least) in run.together.items():
