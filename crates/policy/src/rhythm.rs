@@ -148,7 +148,9 @@ impl Learner {
     /// Works out what the end of the step that has begun will tell, as far as that is known before. Whoever waits for the
     /// end has the time; afterwards somebody waits for whoever comes from there.
     pub fn foresee(&mut self) {
-        self.habits = Some(self.habits());
+        if self.habits.is_none() {
+            self.habits = Some(self.habits());
+        }
     }
 
     /// The step that has begun is over.

@@ -7,7 +7,7 @@
 //! * `open`: let what was begun come to its end;
 //! * `stream`, `event`, `context`, `query`, `event-query`, `copy`: wait for it in that way;
 //! * `host`: have a host function called behind it and wait until it was;
-//! * `shapes`: launch ten thousand that come to their end at once, each with another size of shared memory;
+//! * `shapes:N`: launch so many that come to their end at once, each with another size of shared memory;
 //! * `fork`: have a child that does nothing until standard input ends; `fork-exit`: one that ends at once, as programs do.
 
 use anyhow::{Context, Result, bail, ensure};
@@ -106,7 +106,6 @@ impl Probe {
                 ensure!(self.gate.load(Ordering::Acquire) == self.ticket, "nothing was opened");
                 self.launch(self.stream, 0)
             }
-            "shapes" => (0..10_000).try_for_each(|shared| self.launch(self.stream, shared)),
             "stream" => cu!(library, cuStreamSynchronize(self.last)),
             "context" => cu!(library, cuCtxSynchronize()),
             "event" => {
@@ -125,7 +124,10 @@ impl Probe {
             "host" => self.wait_for_host_function(),
             "fork" => fork(false),
             "fork-exit" => fork(true),
-            _ => bail!("no such word"),
+            _ => match what.strip_prefix("shapes:").map(str::parse) {
+                Some(Ok(count)) => (0..count).try_for_each(|shared| self.launch(self.stream, shared)),
+                _ => bail!("no such word"),
+            },
         }
     }
 

@@ -371,13 +371,30 @@ fn a_forked_child_has_a_record_of_its_own() {
     assert_eq!(of_child.iter().map(|file| launches(file)).collect::<Vec<_>>(), [0], "{of_child:?}");
 }
 
+/// Of kernels that nobody has ever seen something usual is assumed, and it can be seen that nothing is known.
+#[test]
+fn kernels_that_were_never_seen_are_taken_for_usual_ones() {
+    let (office, mut program, admitted) = joined(&[("DETSHARE_CLASS", "best-effort")], |_| ());
+    office.daemon.set_policy(SLO_AWARE);
+    let other = office.introduce(&admitted, Class::Latency);
+    other.set_habits(1_000, 5_000_000);
+    until("it sees the other", || {
+        program.does(&["begin", "open", "stream"]);
+        !admitted.view.decisions().is_empty()
+    });
+    program.does(&["shapes:1000", "stream"]);
+    let decisions = admitted.view.decisions();
+    assert!(decisions.iter().all(|decision| decision.predicted_ns == 0), "{:?}", decisions.last());
+    program.ends();
+}
+
 /// A program whose shapes never come again does not fill the memory with what is known of them.
 #[test]
 fn there_is_an_end_to_shapes() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let stats = folder.path().join("stats");
     let (_office, mut program, admitted) = joined(&[("DETSHARE_STATS", stats.to_str().expect("plain"))], |_| ());
-    program.does(&["shapes", "stream"]);
+    program.does(&["shapes:10000", "stream"]);
     program.ends();
     assert_eq!(admitted.view.read(clock::now()).launched, 10_000);
     let stats = std::fs::read_to_string(stats).expect("stats");
