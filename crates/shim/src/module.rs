@@ -45,7 +45,10 @@ pub(crate) unsafe fn loaded(handle: usize, image: *const c_void) {
 pub(crate) unsafe fn loaded_from_file(handle: usize, name: *const c_char) {
     // SAFETY: the caller's promise.
     let name = OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes());
-    insert(handle, handle, std::fs::read(name).map_or(0, |bytes| number(&bytes)));
+    // A pipe has been read by the driver, and would be waited for.
+    let is_plain = std::fs::metadata(name).is_ok_and(|found| found.is_file());
+    let bytes = is_plain.then(|| std::fs::read(name).ok()).flatten();
+    insert(handle, handle, bytes.map_or(0, |bytes| number(&bytes)));
 }
 
 /// The program has got a handle out of another one.
@@ -104,8 +107,8 @@ unsafe fn image_in<'a>(image: *const u8) -> Option<&'a [u8]> {
         text if is_text(text) => return Some(unsafe { CStr::from_ptr(image.cast()) }.to_bytes()),
         _ => return None,
     };
-    // SAFETY: as long as it says of itself, and the driver has believed it.
-    Some(unsafe { core::slice::from_raw_parts(image, length) })
+    // SAFETY: as long as it says of itself, and the driver has believed it; no slice is longer.
+    isize::try_from(length).is_ok().then(|| unsafe { core::slice::from_raw_parts(image, length) })
 }
 
 fn is_text(start: u32) -> bool {

@@ -197,7 +197,8 @@ impl Logical {
             flight: Flight::none(),
             attributed: false,
             pins: 0,
-            movers: 0,
+            // They wait for what the handle stood for before, and are still to be woken.
+            movers: state.movers,
             new_work: false,
             unfinished: false,
         };
@@ -269,9 +270,9 @@ impl Logical {
     pub(crate) fn until_it_can_move<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
         let is_held = |state: &mut State| state.place.is_some() && state.pins > 0;
         if is_held(&mut state) {
-            state.movers += 1;
+            state.movers = state.movers.saturating_add(1);
             state = self.unpinned.wait_while(state, is_held).unwrap_or_else(PoisonError::into_inner);
-            state.movers -= 1;
+            state.movers = state.movers.saturating_sub(1);
         }
         state
     }

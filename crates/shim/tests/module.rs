@@ -99,6 +99,25 @@ fn a_file_counts_as_what_is_in_it() {
     assert_eq!(Some(content(0x4000)), number_of(b".version 3\0"));
 }
 
+/// The driver has read it to its end: whoever opens it again would wait for a writer.
+#[test]
+fn a_pipe_is_not_read_again() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let pipe = CString::new(folder.path().join("pipe").as_os_str().as_encoded_bytes()).expect("no zero in it");
+    // SAFETY: a terminated text.
+    assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
+    // SAFETY: as above.
+    unsafe { loaded_from_file(0x6000, pipe.as_ptr()) };
+    assert_eq!(content(0x6000), 0);
+}
+
+#[test]
+fn an_image_that_says_it_is_longer_than_memory_has_no_number() {
+    let mut image = fat_binary(b"kernels");
+    image[8..16].copy_from_slice(&(u64::MAX / 2).to_le_bytes());
+    assert_eq!(number_of(&image), None);
+}
+
 #[test]
 fn what_is_no_known_kind_of_image_has_no_number() {
     assert_eq!(number_of(&[0x7f, b'N', b'C', 0xed, 0, 0, 0, 0]), None);
