@@ -26,7 +26,7 @@ pub(crate) const DECISIONS: usize = 62;
 pub(crate) const DECISION_WORDS: usize = 6;
 
 /// Changes with every change in this file.
-pub const LAYOUT: u32 = 4;
+pub const LAYOUT: u32 = 5;
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"detshare");
 
 /// A page group: a type that is laid out for sharing.
@@ -128,6 +128,8 @@ pub(crate) struct StepRecord {
     pub(crate) spread: AtomicU64,
     /// The mean pause between two of them; 0 is unknown.
     pub(crate) gap: AtomicU64,
+    /// What part of the GPU a step makes use of, in thousandths; 0 is unknown.
+    pub(crate) needs: AtomicU32,
 }
 
 /// What others show of a tenant and nobody decides by within a step.

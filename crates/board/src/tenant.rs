@@ -5,7 +5,7 @@ use crate::clock;
 use crate::decisions::{self, Noted};
 use crate::entry::MOST_SMS;
 use crate::kernels::{self, KernelNote};
-use crate::layout::{KERNEL_WIDTHS, LANES, TenantPages};
+use crate::layout::{KERNEL_WIDTHS, LANES, StepRecord, TenantPages};
 use crate::mapping::{MapError, Others, Own};
 use crate::step::Step;
 use crate::step_times::{self, StepTimes};
@@ -123,10 +123,18 @@ impl Tenant {
         self.pages.step.0.due.store(due, Ordering::Relaxed);
     }
 
-    /// Publishes how far from when it is due the next step begins mostly, and how long the tenant is idle on average.
-    pub fn set_habits(&self, spread_ns: u64, gap_ns: u64) {
+    /// Publishes how far from when it is due the next step begins mostly, how long the tenant is idle on average, and what
+    /// part of the GPU a step makes use of, in thousandths (0: unknown).
+    pub fn set_habits(&self, spread_ns: u64, gap_ns: u64, needs: u32) {
         self.pages.step.0.spread.store(spread_ns, Ordering::Relaxed);
         self.pages.step.0.gap.store(gap_ns, Ordering::Relaxed);
+        self.pages.step.0.needs.store(needs, Ordering::Relaxed);
+    }
+
+    /// What part of the GPU a step makes use of, as published.
+    #[must_use]
+    pub fn needs(&self) -> u32 {
+        needs(&self.pages.step.0)
     }
 
     /// Publishes whether its kernels keep running far longer than they should.
@@ -231,6 +239,14 @@ pub struct Outlook {
     pub gap_ns: u64,
     /// How long they last; 0 is unknown.
     pub lasts_ns: u64,
+    /// What part of the GPU they make use of, in thousandths: from 1 to all, which is also what is unknown.
+    pub needs: u32,
+}
+
+/// In thousandths; all of it where it is unknown, or cannot be.
+fn needs(step: &StepRecord) -> u32 {
+    const ALL: u32 = 1_000;
+    Some(step.needs.load(Ordering::Relaxed)).filter(|needs| (1..=ALL).contains(needs)).unwrap_or(ALL)
 }
 
 /// Another tenant's group, read-only.
@@ -315,6 +331,7 @@ impl TenantView {
             spread_ns: bounded(&step.spread),
             gap_ns: bounded(&step.gap),
             lasts_ns: bounded(&step.lasts),
+            needs: needs(step),
         }
     }
 

@@ -51,11 +51,15 @@ pub struct Rhythm {
     pub gap_ns: u64,
     /// How long a step lasts on all SMs; 0 is unknown.
     pub lasts_ns: u64,
+    /// What part of the GPU a step makes use of while it lasts, in thousandths; all of it where nobody knows.
+    pub needs: u32,
 }
 
 impl Rhythm {
     /// Nothing is known.
-    pub const UNKNOWN: Self = Self { due_ns: None, spread_ns: 0, gap_ns: 0, lasts_ns: 0 };
+    pub const UNKNOWN: Self = Self { due_ns: None, spread_ns: 0, gap_ns: 0, lasts_ns: 0, needs: Self::ALL };
+    /// A step makes use of all of the GPU.
+    pub const ALL: u32 = 1_000;
 }
 
 /// A tenant, as far as it matters for a decision.
@@ -120,6 +124,10 @@ impl Launch {
         self.lasts_ns.filter(|ns| *ns <= Self::LONGEST_NS).unwrap_or(Self::USUAL_NS)
     }
 }
+
+/// How long before its step is due a latency tenant has the GPU turn to it. Where tenants are time-sliced, best-effort
+/// tenants leave it alone from then on.
+pub const TURN_NS: u64 = 200_000;
 
 /// How much best-effort tenants may disturb, in thousandths: from 0, never, to 1000, use everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -281,11 +289,13 @@ pub enum Reason {
     NotItsTurn,
     /// Nobody knows the policy.
     NoPolicy,
+    /// Its steps leave most of the GPU idle: it runs on as many SMs as it needs, and others beside it.
+    Apart,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Free,
         Self::Urgent,
         Self::Fits,
@@ -299,6 +309,7 @@ impl Reason {
         Self::InFlight,
         Self::NotItsTurn,
         Self::NoPolicy,
+        Self::Apart,
     ];
 
     /// Its number, from 1.
@@ -330,6 +341,7 @@ impl Reason {
             Self::InFlight => "enough is in flight already",
             Self::NotItsTurn => "another one's turn",
             Self::NoPolicy => "a policy that this version does not know",
+            Self::Apart => "on SMs of its own: its steps leave most of the GPU idle",
         }
     }
 }

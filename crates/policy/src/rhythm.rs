@@ -15,6 +15,8 @@ const FEWEST: usize = 4;
 const WRONG: u32 = 3;
 /// As far off is never wrong: timers and threads are late by this much.
 const JITTER_NS: u64 = 50_000;
+/// Where the GPU works for more than this part of a step, in quarters, its work may be what the step waits for.
+const MOST_QUARTERS: u64 = 3;
 /// Steady is what varies by no more than this part of itself.
 const STEADY_PART: u64 = 8;
 
@@ -91,8 +93,32 @@ pub struct Learner {
     due_ns: Option<u64>,
     spread_ns: u64,
     wrong: u32,
+    /// What the GPU does in a step, on all SMs.
+    work: Distances,
+    /// Steps in a row that were too long for the few SMs that they had.
+    cramped: u32,
     /// What these are like, while nothing has been added to them.
     habits: Option<Habits>,
+}
+
+/// What the GPU does in a step, as predicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Work {
+    /// How long that takes on all SMs.
+    pub all_ns: u64,
+    /// How long it takes where it ran.
+    pub ran_ns: u64,
+}
+
+impl Work {
+    /// Nothing.
+    pub const NONE: Self = Self { all_ns: 0, ran_ns: 0 };
+
+    /// Adds a launch that takes so long on all SMs, and so long where it runs.
+    pub fn add(&mut self, all_ns: u64, ran_ns: u64) {
+        self.all_ns = self.all_ns.saturating_add(all_ns);
+        self.ran_ns = self.ran_ns.saturating_add(ran_ns);
+    }
 }
 
 /// What periods, pauses and lengths are like.
@@ -101,6 +127,7 @@ struct Habits {
     period: Option<Habit>,
     pause: Option<Habit>,
     lasts_ns: u64,
+    needs: u32,
 }
 
 impl Default for Learner {
@@ -122,6 +149,8 @@ impl Learner {
             due_ns: None,
             spread_ns: 0,
             wrong: 0,
+            work: Distances::NONE,
+            cramped: 0,
             habits: None,
         }
     }
@@ -142,6 +171,7 @@ impl Learner {
             for distances in [&mut self.periods, &mut self.pauses] {
                 distances.forget(WRONG as usize);
             }
+            self.cramped = 0;
         }
     }
 
@@ -153,14 +183,18 @@ impl Learner {
         }
     }
 
-    /// The step that has begun is over.
-    pub fn ended(&mut self, now_ns: u64) {
+    /// The step that has begun is over, and that was its work, where anybody kept account of it.
+    pub fn ended(&mut self, now_ns: u64, work: Option<Work>) {
         let rhythm = self.if_ended(now_ns);
         self.habits = None;
         (self.due_ns, self.spread_ns) = (rhythm.due_ns, rhythm.spread_ns);
         self.ended_ns = Some(now_ns);
         if let Some(began) = self.began_ns {
-            self.lengths.add(now_ns.saturating_sub(began));
+            let length = now_ns.saturating_sub(began);
+            self.lengths.add(length);
+            if let Some(work) = work {
+                self.worked(work, length);
+            }
         }
     }
 
@@ -180,6 +214,7 @@ impl Learner {
             spread_ns: best.map_or(0, |(spread, _)| spread),
             gap_ns: self.pauses.mean(),
             lasts_ns: habits.lasts_ns,
+            needs: habits.needs,
         }
     }
 
@@ -187,12 +222,31 @@ impl Learner {
     #[must_use]
     pub fn rhythm(&self) -> Rhythm {
         let (due_ns, spread_ns) = (self.due_ns, self.spread_ns);
-        Rhythm { due_ns, spread_ns, gap_ns: self.pauses.mean(), lasts_ns: self.habits().lasts_ns }
+        let Habits { lasts_ns, needs, .. } = self.habits();
+        Rhythm { due_ns, spread_ns, gap_ns: self.pauses.mean(), lasts_ns, needs }
     }
 
     fn habits(&self) -> Habits {
         let lasts_ns = self.lengths.habit().map_or_else(|| self.lengths.mean(), |habit| habit.middle_ns);
-        Habits { period: self.periods.habit(), pause: self.pauses.habit(), lasts_ns }
+        Habits { period: self.periods.habit(), pause: self.pauses.habit(), lasts_ns, needs: self.needs(lasts_ns) }
+    }
+
+    fn worked(&mut self, work: Work, length_ns: u64) {
+        self.work.add(work.all_ns);
+        let is_cramped = work.ran_ns > work.all_ns && work.ran_ns / MOST_QUARTERS > length_ns / 4;
+        // Who was cramped for some time gets all SMs until it has changed its ways.
+        if self.cramped < WRONG {
+            self.cramped = if is_cramped { self.cramped + 1 } else { 0 };
+        }
+    }
+
+    /// What part of the GPU a step of this length makes use of.
+    fn needs(&self, lasts_ns: u64) -> u32 {
+        let part = self.work.habit().filter(|_| self.cramped < WRONG).map(|work| {
+            let thousandths = work.middle_ns.saturating_mul(u64::from(Rhythm::ALL)) / lasts_ns.max(1);
+            u32::try_from(thousandths).unwrap_or(Rhythm::ALL)
+        });
+        part.unwrap_or(Rhythm::ALL).clamp(1, Rhythm::ALL)
     }
 }
 
@@ -208,7 +262,7 @@ mod tests {
         for (began, lasts) in steps {
             errors.push(learner.rhythm().due_ns.map(|due| due.abs_diff(began)));
             learner.began(began);
-            learner.ended(began + lasts);
+            learner.ended(began + lasts, None);
         }
         errors
     }
@@ -247,7 +301,7 @@ mod tests {
         for i in 0..400 {
             predicted += u32::from(learner.rhythm().due_ns.is_some());
             learner.began(at);
-            learner.ended(at + MS);
+            learner.ended(at + MS, None);
             at += MS + noise(i, 10 * MS);
         }
         assert!(predicted < 20, "{predicted} of 400");
@@ -263,6 +317,33 @@ mod tests {
         assert_eq!(learner.rhythm().lasts_ns, 5 * MS);
     }
 
+    /// Steps of 10 ms with so much work, in thousandths of what the GPU could do, and where it ran.
+    fn needs(learner: &mut Learner, steps: u64, all: u64, ran: u64) -> u32 {
+        for i in 0..steps {
+            learner.began(i * 20 * MS);
+            learner.ended(i * 20 * MS + 10 * MS, Some(Work { all_ns: all * 10_000, ran_ns: ran * 10_000 }));
+        }
+        learner.rhythm().needs
+    }
+
+    #[test]
+    fn what_part_of_the_gpu_a_step_needs_is_known_after_a_few() {
+        assert_eq!(needs(&mut Learner::new(), 3, 200, 200), Rhythm::ALL);
+        assert_eq!(needs(&mut Learner::new(), 20, 200, 200), 200);
+        assert_eq!(needs(&mut Learner::new(), 20, 5_000, 5_000), Rhythm::ALL);
+        let mut learner = Learner::new();
+        errors(&mut learner, (0..20).map(|i| (i * 6 * MS, MS)));
+        assert_eq!(learner.rhythm().needs, Rhythm::ALL, "nobody kept account of the work");
+    }
+
+    #[test]
+    fn who_was_cramped_on_few_sms_gets_all() {
+        let mut learner = Learner::new();
+        assert_eq!(needs(&mut learner, 20, 200, 600), 200, "there was room");
+        assert_eq!(needs(&mut learner, 20, 200, 800), Rhythm::ALL);
+        assert_eq!(needs(&mut learner, 20, 200, 200), Rhythm::ALL, "it would be cramped again");
+    }
+
     #[test]
     fn who_foresees_the_end_learns_the_same() {
         let (mut one, mut other) = (Learner::new(), Learner::new());
@@ -273,8 +354,8 @@ mod tests {
             other.began(began);
             other.foresee();
             assert_eq!(one.if_ended(ended), other.if_ended(ended));
-            one.ended(ended);
-            other.ended(ended);
+            one.ended(ended, None);
+            other.ended(ended, None);
             assert_eq!(one.rhythm(), other.rhythm());
         }
     }
@@ -284,7 +365,7 @@ mod tests {
         let mut learner = Learner::new();
         for at in [u64::MAX, 0, 5, u64::MAX - 1, 3 * MS, 3 * MS, 0] {
             learner.began(at);
-            learner.ended(at.wrapping_add(MS));
+            learner.ended(at.wrapping_add(MS), None);
             let rhythm = learner.rhythm();
             assert!(rhythm.due_ns.is_none() || rhythm.spread_ns < u64::MAX);
         }

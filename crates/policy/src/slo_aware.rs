@@ -1,6 +1,8 @@
 //! Latency tenants as if alone, the others in what is left.
 //!
-//! Latency tenants are never held and have all SMs. A best-effort launch is held while one of them has a step under way,
+//! Latency tenants are never held and have all SMs, unless their steps leave most of the GPU idle: such a tenant, whose host
+//! cannot launch as fast as the GPU runs, has as many SMs as it needs while others are there, and they have the rest. Beside
+//! all others a best-effort launch is held while one of them has a step under way,
 //! and before a step that is due if it would still be running then: that is known from what it takes and from what is in
 //! flight before it. Where steps come at random nobody knows when; then little is kept in flight, so that little is in the
 //! way when one comes. How much of all this is risked is the dial's: at 0 a launch must be over well before a step is due;
@@ -8,7 +10,7 @@
 //!
 //! Whoever gets less than its least share runs all the same, on a few SMs where there are lanes.
 
-use crate::{Bound, Class, Dial, Lane, Launch, Member, Reason, Until, Verdict, View};
+use crate::{Bound, Class, Dial, Lane, Launch, Member, Reason, Rhythm, TURN_NS, Until, Verdict, View};
 
 /// How long after it was due a step is still waited for, beyond its spread: then the tenant has changed its ways.
 const PATIENCE_NS: u64 = 100_000;
@@ -40,11 +42,11 @@ fn near(view: &View<'_>, due: Window) -> u64 {
     (due.earliest_ns.saturating_sub(view.now_ns) / 4).max(LEAST_NS)
 }
 
-/// How long before a step the GPU has to be left alone: where SMs cannot be partitioned tenants are time-sliced, and the
-/// driver takes its time to turn to another one.
+/// How long before a step the GPU has to be left alone: where SMs cannot be partitioned tenants are time-sliced, and it has
+/// to turn to the latency tenant first.
 fn switch(view: &View<'_>) -> u64 {
-    const SWITCH_NS: u64 = 300_000;
-    if view.ladder.is_empty() { SWITCH_NS } else { 0 }
+    const LATE_NS: u64 = 40_000;
+    if view.ladder.is_empty() { TURN_NS + LATE_NS } else { 0 }
 }
 
 /// What may be in flight when another launch is made on a few SMs: it stays there when the step is over.
@@ -68,10 +70,15 @@ fn may_run_beside(dial: Dial, bound: Option<Bound>) -> bool {
 
 pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
     if view.me.class == Class::Latency {
-        return Verdict::run(Lane::Full, Reason::Urgent);
+        let has_company = view.others.iter().any(|other| other.class == Class::BestEffort && other.wants());
+        let split = apart(&view.me, view).filter(|_| has_company);
+        return split.map_or(Verdict::run(Lane::Full, Reason::Urgent), |split| {
+            Verdict::run(Lane::Front { split }, Reason::Apart)
+        });
     }
-    let urgent = || view.others.iter().filter(|other| other.class == Class::Latency);
-    if urgent().next().is_none() {
+    let latency = || view.others.iter().filter(|other| other.class == Class::Latency);
+    let urgent = || latency().filter(|other| apart(other, view).is_none());
+    if latency().next().is_none() {
         return Verdict::run(Lane::Full, Reason::Free);
     }
     if view.dial.thousandths() == Dial::MOST {
@@ -116,7 +123,27 @@ pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
     if view.quarantined {
         return Verdict::run(few(view), Reason::Quarantined);
     }
+    if let Some(split) = latency().filter(|other| other.wants()).filter_map(|other| apart(other, view)).max() {
+        return Verdict::run(Lane::Rest { split }, Reason::Beside);
+    }
     Verdict::run(Lane::Full, if first.is_some() { Reason::Fits } else { Reason::Free })
+}
+
+/// The split whose front is enough for a latency tenant's steps, if they leave most of the GPU idle.
+fn apart(member: &Member, view: &View<'_>) -> Option<usize> {
+    /// Below it nobody is disturbed by as much as the bandwidth that is taken.
+    const DISTURBS: Dial = Dial::new(100);
+    const MOST_NEEDED: u32 = 250;
+    /// What is fewer than this part of all SMs is never enough.
+    const LEAST_PART: u32 = 5;
+    let is_allowed = view.dial >= DISTURBS && view.dial.thousandths() < Dial::MOST;
+    let needed = Some(member.rhythm.needs).filter(|needs| is_allowed && *needs <= MOST_NEEDED)?;
+    let is_enough = |front: &u32| {
+        let front = u64::from(*front);
+        front * u64::from(Rhythm::ALL) >= u64::from(view.width) * u64::from(needed)
+            && front * u64::from(LEAST_PART) >= u64::from(view.width)
+    };
+    view.ladder.iter().position(is_enough)
 }
 
 /// A time that lies ahead, and no further than makes sense.

@@ -1,7 +1,7 @@
 //! Tenants that see the same board decide so that it fits together, whatever is on it; nobody who may not wait is held,
 //! nobody starves, and no input is too absurd for an answer.
 
-use detshare_policy::rhythm::Learner;
+use detshare_policy::rhythm::{Learner, Work};
 use detshare_policy::{
     Bound, Class, Decision, Dial, Lane, Launch, Member, POLICIES, Reason, Rhythm, Until, Verdict, View, decide, number,
 };
@@ -55,12 +55,9 @@ fn rhythm(now_ns: u64) -> impl Strategy<Value = Rhythm> {
         Just(None),
         (duration(), any::<bool>()).prop_map(move |(ns, late)| Some(if late { now_ns - ns } else { now_ns + ns })),
     ];
-    (due, 0..700_000_u64, duration(), duration()).prop_map(|(due_ns, spread_ns, gap_ns, lasts_ns)| Rhythm {
-        due_ns,
-        spread_ns,
-        gap_ns,
-        lasts_ns,
-    })
+    let needs = prop_oneof![Just(Rhythm::ALL), 1..=Rhythm::ALL];
+    (due, 0..700_000_u64, duration(), duration(), needs)
+        .prop_map(|(due_ns, spread_ns, gap_ns, lasts_ns, needs)| Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, needs })
 }
 
 fn launch() -> impl Strategy<Value = Launch> {
@@ -259,7 +256,11 @@ proptest! {
         moment.me.class = Class::Latency;
         for policy in ["slo-aware", "throughput"] {
             let verdict = decide(numbered(policy), &launch, &moment.view());
-            prop_assert_eq!(verdict.decision, Decision::Run(Lane::Full), "{}", policy);
+            let Decision::Run(lane) = verdict.decision else { panic!("{policy}: {verdict:?}") };
+            let has = sms(lane).len();
+            let needed = (WIDTH * moment.me.rhythm.needs).div_ceil(Rhythm::ALL);
+            prop_assert!(has >= usize::try_from(needed).unwrap(), "{}: {} SMs of {}", policy, has, needed);
+            prop_assert!(verdict.reason == Reason::Apart || lane == Lane::Full, "{}: {:?}", policy, verdict);
         }
     }
 
@@ -270,8 +271,11 @@ proptest! {
         let at = |dial| decide(numbered("slo-aware"), &launch, &View { dial: Dial::new(dial), ..moment.view() }).decision;
         match (at(one.min(other)), at(one.max(other))) {
             (Decision::Run(_), at_more) => prop_assert!(matches!(at_more, Decision::Run(_)), "{:?}", at_more),
-            (Decision::Hold(less), Decision::Hold(more)) => prop_assert!(more.at_ns <= less.at_ns),
-            (Decision::Hold(_), Decision::Run(_)) => {}
+            // Beside whom nobody is held from some dial on, all that is waited for is something else.
+            (Decision::Hold(less), Decision::Hold(more)) if moment.others.iter().all(|other| other.rhythm.needs > 250) => {
+                prop_assert!(more.at_ns <= less.at_ns);
+            }
+            (Decision::Hold(_), _) => {}
         }
     }
 
@@ -324,8 +328,8 @@ fn wild_u32() -> impl Strategy<Value = u32> {
 }
 
 fn wild_member() -> impl Strategy<Value = Member> {
-    let rhythm = (proptest::option::of(wild()), wild(), wild(), wild())
-        .prop_map(|(due_ns, spread_ns, gap_ns, lasts_ns)| Rhythm { due_ns, spread_ns, gap_ns, lasts_ns });
+    let rhythm = (proptest::option::of(wild()), wild(), wild(), wild(), wild_u32())
+        .prop_map(|(due_ns, spread_ns, gap_ns, lasts_ns, needs)| Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, needs });
     (any::<u8>(), any::<bool>(), wild_u32(), any::<bool>(), any::<bool>(), rhythm).prop_map(
         |(slot, urgent, weight, busy, waiting, rhythm)| {
             let class = if urgent { Class::Latency } else { Class::BestEffort };
@@ -366,7 +370,7 @@ proptest! {
         let mut learner = Learner::new();
         for (began, ended) in steps {
             learner.began(began);
-            learner.ended(ended);
+            learner.ended(ended, Some(Work { all_ns: began, ran_ns: ended }));
         }
         let server = Member { busy: false, rhythm: learner.rhythm(), ..SERVER };
         for policy in all_policies() {
@@ -421,11 +425,11 @@ fn launches_beside(server: impl Fn(u64) -> Member, policy: &str, dial: Dial, lon
 fn nobody_starves() {
     let always_busy = |_| SERVER;
     let always_due = |now_ns| {
-        let rhythm = Rhythm { due_ns: Some(now_ns + 1), spread_ns: 0, gap_ns: MS, lasts_ns: MS };
+        let rhythm = Rhythm { due_ns: Some(now_ns + 1), spread_ns: 0, gap_ns: MS, lasts_ns: MS, needs: Rhythm::ALL };
         Member { busy: false, rhythm, ..SERVER }
     };
     let always_late = |now_ns| {
-        let rhythm = Rhythm { due_ns: Some(now_ns), spread_ns: 500_000, gap_ns: MS, lasts_ns: MS };
+        let rhythm = Rhythm { due_ns: Some(now_ns), spread_ns: 500_000, gap_ns: MS, lasts_ns: MS, needs: Rhythm::ALL };
         Member { busy: false, rhythm, ..SERVER }
     };
     let servers: [&dyn Fn(u64) -> Member; 3] = [&always_busy, &always_due, &always_late];
@@ -471,7 +475,13 @@ fn equals_get_the_middle_split() {
 
 /// What `slo-aware` says of a launch of 300 µs when a step is due in so many microseconds, at a dial in thousandths.
 fn with_step_due(due_us: u64, dial: u16) -> Verdict {
-    let rhythm = Rhythm { due_ns: Some(MS + due_us * 1_000), spread_ns: 20_000, gap_ns: 5 * MS, lasts_ns: MS };
+    let rhythm = Rhythm {
+        due_ns: Some(MS + due_us * 1_000),
+        spread_ns: 20_000,
+        gap_ns: 5 * MS,
+        lasts_ns: MS,
+        needs: Rhythm::ALL,
+    };
     let server = [Member { busy: false, rhythm, ..SERVER }];
     let launch = Launch { lasts_ns: Some(300_000), bound: Some(Bound::Compute) };
     decide(numbered("slo-aware"), &launch, &View { dial: Dial::new(dial), ..seen(MS, TRAINING, &server) })
@@ -493,9 +503,44 @@ fn a_launch_runs_before_a_step_if_it_will_be_over() {
     assert_eq!(with_step_due(0, 1_000).reason, Reason::Unbounded);
 }
 
+/// A server whose steps make use of so many thousandths of the GPU, and of what beside it a training decides.
+fn with_needs(needs: u32, dial: u16) -> [Verdict; 2] {
+    let rhythm = Rhythm { due_ns: None, spread_ns: 0, gap_ns: 5 * MS, lasts_ns: 10 * MS, needs };
+    let server = Member { rhythm, ..SERVER };
+    [(server, TRAINING), (TRAINING, server)].map(|(me, other)| {
+        let others = [other];
+        let view = View { dial: Dial::new(dial), ..seen(MS, me, &others) };
+        decide(numbered("slo-aware"), &Launch { lasts_ns: Some(300_000), bound: None }, &view)
+    })
+}
+
+#[test]
+fn beside_steps_that_leave_most_of_the_gpu_idle_others_have_the_rest() {
+    for (needs, split) in [(1, 1), (120, 1), (242, 1), (243, 2), (250, 2)] {
+        let [serve, train] = with_needs(needs, 250);
+        assert_eq!((serve.decision, serve.reason), (Decision::Run(Lane::Front { split }), Reason::Apart), "{needs}");
+        assert_eq!((train.decision, train.reason), (Decision::Run(Lane::Rest { split }), Reason::Beside), "{needs}");
+    }
+    for (needs, dial) in [(251, 250), (Rhythm::ALL, 250), (100, 99)] {
+        let [serve, train] = with_needs(needs, dial);
+        assert_eq!((serve.decision, train.reason), (Decision::Run(Lane::Full), Reason::Busy), "{needs} at {dial}");
+    }
+    let [serve, train] = with_needs(100, 1_000);
+    assert_eq!((serve.decision, train.reason), (Decision::Run(Lane::Full), Reason::Unbounded));
+}
+
+/// A server that needs all of the GPU has it, whoever else is there.
+#[test]
+fn who_needs_all_of_the_gpu_is_made_way_for_beside_one_who_does_not() {
+    let idle = Member { slot: 2, rhythm: Rhythm { needs: 100, ..Rhythm::UNKNOWN }, ..SERVER };
+    let launch = Launch { lasts_ns: Some(300_000), bound: None };
+    let beside = |others: &[Member]| decide(numbered("slo-aware"), &launch, &seen(MS, TRAINING, others)).reason;
+    assert_eq!((beside(&[idle, SERVER]), beside(&[idle])), (Reason::Busy, Reason::Beside));
+}
+
 #[test]
 fn a_step_that_does_not_come_is_not_waited_for() {
-    let rhythm = Rhythm { due_ns: Some(MS), spread_ns: 20_000, gap_ns: 5 * MS, lasts_ns: MS };
+    let rhythm = Rhythm { due_ns: Some(MS), spread_ns: 20_000, gap_ns: 5 * MS, lasts_ns: MS, needs: Rhythm::ALL };
     let server = [Member { busy: false, rhythm, ..SERVER }];
     let launch = Launch { lasts_ns: Some(300_000), bound: None };
     let at = |now_ns| decide(numbered("slo-aware"), &launch, &seen(now_ns, TRAINING, &server)).decision;

@@ -2,6 +2,7 @@
 //! GPU gives it. It has the logical streams and the lanes that they can be bound to.
 
 use crate::background::{self, Task};
+use crate::beckon::Beckoner;
 use crate::call::is_ok;
 use crate::handles::Handles;
 use crate::hot::HOT;
@@ -51,6 +52,7 @@ pub(crate) struct Coroutine {
     named_lane: AtomicUsize,
     streams: Mutex<Vec<&'static Logical>>,
     rings: Mutex<Vec<Ring>>,
+    beckoner: Mutex<Beckoner>,
     ordering_rings: AtomicBool,
     /// How many streams are on a lane and not at home.
     pub(crate) away: AtomicUsize,
@@ -139,6 +141,7 @@ impl Coroutine {
             legacy: Logical::none(),
             streams: Mutex::new(Vec::new()),
             rings: Mutex::new(Vec::new()),
+            beckoner: Mutex::new(Beckoner::none()),
             ordering_rings: AtomicBool::new(false),
             legacy_work: AtomicU64::new(0),
             blocking_work: AtomicBool::new(false),
@@ -224,6 +227,7 @@ impl Coroutine {
         for ring in self.rings.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             ring.destroy();
         }
+        self.beckoner().end();
         self.away.store(0, Ordering::Relaxed);
         cu!(cuCtxSetCurrent(before));
         self.context.store(null_mut(), Ordering::Release);
@@ -295,6 +299,10 @@ impl Coroutine {
             background::order(Task::Rings(self));
         }
         ring
+    }
+
+    pub(crate) fn beckoner(&self) -> MutexGuard<'_, Beckoner> {
+        self.beckoner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// For the background thread.

@@ -15,7 +15,7 @@ use crate::lane::{FULL, LANES};
 use crate::schedule::Schedule;
 use crate::stream::{Logical, State};
 use crate::tenant::{Membership, membership};
-use crate::{quarantine, record, settings, steps};
+use crate::{beckon, quarantine, record, settings, steps};
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -119,13 +119,17 @@ pub(crate) fn lane(coroutine: &'static Coroutine) -> usize {
     }
 }
 
-/// A launch was made in a stream whose lock is held: it is in flight now, where anybody wants to know.
+/// A launch was made in a stream whose lock is held: it is in flight now, or part of the step's work, where anybody wants
+/// to know.
 #[inline]
 pub(crate) fn launched(coroutine: &'static Coroutine, state: &mut State, profile: &Profile, lane: usize) {
     if HOT.foresees.load(Ordering::Relaxed) {
         let expected = Launch { lasts_ns: profile.expected_ns(lane, coroutine), bound: None }.expected_ns();
         let at = state.handle();
         state.flight.launched(coroutine, at, expected, clock::now());
+    } else if HOT.looked_after.load(Ordering::Relaxed) {
+        let on = |lane| Launch { lasts_ns: profile.expected_ns(lane, coroutine), bound: None }.expected_ns();
+        steps::worked(on(FULL), on(lane));
     }
 }
 
@@ -375,6 +379,10 @@ impl Said {
         let foresees = policy(self.policy).is_some_and(|policy| policy.foresees);
         self.foresees = foresees && self.entry.class == Class::BestEffort && someone_is_urgent;
         HOT.foresees.store(self.foresees, Ordering::Relaxed);
+        let someone_makes_way = self.others.iter().any(|(_, entry)| entry.class == Class::BestEffort);
+        let is_looked_after = foresees && self.entry.class == Class::Latency && someone_makes_way;
+        HOT.looked_after.store(is_looked_after, Ordering::Relaxed);
+        beckon::set_wanted(is_looked_after);
         if self.others.is_empty() && !self.entry.paused && !torn && !record::is_on() {
             let word = membership.daemon.epoch_word();
             HOT.freedom.begin(word, epoch.number(), || membership.roster() == roster);
@@ -395,7 +403,8 @@ impl Said {
     #[cold]
     fn weigh(&mut self, membership: &'static Membership, asked: Option<&Asked>) -> Answer {
         let now_ns = clock::now();
-        let me = member(self.slot, &self.entry, membership.page.step(), false, Rhythm::UNKNOWN);
+        let own = Rhythm { needs: membership.page.needs(), ..Rhythm::UNKNOWN };
+        let me = member(self.slot, &self.entry, membership.page.step(), false, own);
         self.members.clear();
         for (slot, entry) in &self.others {
             let view = &membership.others[*slot];
@@ -439,8 +448,8 @@ impl Asked {
 }
 
 fn rhythm(outlook: Outlook) -> Rhythm {
-    let Outlook { due, spread_ns, gap_ns, lasts_ns } = outlook;
-    Rhythm { due_ns: due, spread_ns, gap_ns, lasts_ns }
+    let Outlook { due, spread_ns, gap_ns, lasts_ns, needs } = outlook;
+    Rhythm { due_ns: due, spread_ns, gap_ns, lasts_ns, needs }
 }
 
 fn member(slot: u8, entry: &Entry, step: Step, waiting: bool, rhythm: Rhythm) -> Member {

@@ -24,6 +24,8 @@ pub(crate) struct Hot {
     pub(crate) active: AtomicBool,
     /// Whether the policy wants to know what is in flight.
     pub(crate) foresees: AtomicBool,
+    /// Whether this is a latency tenant that others make way for, as far as they know what it does.
+    pub(crate) looked_after: AtomicBool,
     /// Whether launches are written down.
     pub(crate) recording: AtomicBool,
     /// Whether a test's schedule decides about lanes.
@@ -39,6 +41,7 @@ pub(crate) static HOT: Hot = Hot {
     coroutines: AtomicU8::new(0),
     active: AtomicBool::new(false),
     foresees: AtomicBool::new(false),
+    looked_after: AtomicBool::new(false),
     recording: AtomicBool::new(false),
     scheduled: AtomicBool::new(false),
 };

@@ -33,6 +33,7 @@ compile_error!("the shim's entries are written for Linux on x86-64");
 mod call;
 
 mod background;
+mod beckon;
 mod bind;
 mod boundary;
 mod coroutine;

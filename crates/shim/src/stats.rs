@@ -5,7 +5,7 @@ use crate::entries::OBSERVED;
 use crate::resolve;
 use crate::settings;
 use crate::treatment::Kind;
-use crate::{coroutine, graph, kernel, lane, quota, watchdog};
+use crate::{beckon, coroutine, graph, kernel, lane, quota, watchdog};
 use core::arch::asm;
 use core::ffi::CStr;
 use core::fmt::Write;
@@ -178,7 +178,7 @@ fn lanes() -> String {
         });
         let _ = write!(
             text,
-            "\"lanes\":{{\"moves\":{},\"bytes\":{},\"graph_copies\":{},\"graphs_not_copied\":{},\"kernels_reported\":{},\"kernels\":{},\"kernels_without_module\":{},\"shapes\":{},\"each\":[{}]}},",
+            "\"lanes\":{{\"moves\":{},\"bytes\":{},\"graph_copies\":{},\"graphs_not_copied\":{},\"kernels_reported\":{},\"kernels\":{},\"kernels_without_module\":{},\"shapes\":{},\"beckoned\":{},\"each\":[{}]}},",
             coroutine.moves.load(Ordering::Relaxed),
             made().map(|(_, lane)| lane.bytes()).sum::<u64>(),
             graph::COPIES_MADE.load(Ordering::Relaxed),
@@ -187,6 +187,7 @@ fn lanes() -> String {
             kernel::SEEN.load(Ordering::Relaxed),
             kernel::WITHOUT_MODULE.load(Ordering::Relaxed),
             kernel::SHAPES.load(Ordering::Relaxed),
+            beckon::BECKONED.load(Ordering::Relaxed),
             each.collect::<Vec<_>>().join(","),
         );
     }

@@ -15,13 +15,14 @@ use crate::hot::HOT;
 use crate::stream::{Kind, Logical, State};
 use crate::tenant::{Membership, membership};
 use crate::unfinished::{Linked, List};
-use crate::{background, quota, record};
+use crate::{background, beckon, quota, record};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use core::time::Duration;
 use detshare_board::clock;
 use detshare_cuda::DefaultStream;
 use detshare_cuda::types::{CUresult, CUstream};
-use detshare_policy::rhythm::Learner;
+use detshare_policy::TURN_NS;
+use detshare_policy::rhythm::{Learner, Work};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 
@@ -44,6 +45,10 @@ static BEGUN: AtomicU64 = AtomicU64::new(0);
 static LEARNER: Mutex<Learner> = Mutex::new(Learner::new());
 /// When somebody last looked and it was not over.
 static NOT_OVER: AtomicU64 = AtomicU64::new(0);
+/// What the GPU has to do in the step that is under way: on all SMs, and where it runs.
+static WORK: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+/// When the GPU is to turn to this process before its next step; 0 if nobody knows when that is due.
+static TURN_AT: AtomicU64 = AtomicU64::new(0);
 static WATCHER: OnceLock<Thread> = OnceLock::new();
 /// Whether that thread sleeps until it is woken.
 static ASLEEP: AtomicBool = AtomicBool::new(false);
@@ -60,6 +65,12 @@ pub(crate) fn launched(logical: &'static Logical, state: &mut State) {
     if seen.load(Ordering::Relaxed) != step.number() && seen.swap(step.number(), Ordering::Relaxed) != step.number() {
         begin(membership, clock::now());
     }
+}
+
+/// Counts what a launch is expected to take, where this process is looked after.
+pub(crate) fn worked(all_ns: u64, ran_ns: u64) {
+    WORK[0].fetch_add(all_ns, Ordering::Relaxed);
+    WORK[1].fetch_add(ran_ns, Ordering::Relaxed);
 }
 
 /// A step has begun.
@@ -154,10 +165,13 @@ fn look_after(done: Option<Subject>) {
 /// Says that the step is over, and what is known of the next one, unless more has been launched.
 fn finish(membership: &Membership, upto: u64, now: u64) -> bool {
     let rhythm = learner().if_ended(now);
-    membership.page.set_habits(rhythm.spread_ns, rhythm.gap_ns);
+    membership.page.set_habits(rhythm.spread_ns, rhythm.gap_ns, rhythm.needs);
     let is_over = membership.page.finish(upto, rhythm.due_ns.unwrap_or(0));
     if is_over {
-        learner().ended(now);
+        let [all_ns, ran_ns] = WORK.each_ref().map(|place| place.swap(0, Ordering::Relaxed));
+        learner().ended(now, (all_ns != 0).then_some(Work { all_ns, ran_ns }));
+        let earliest = rhythm.due_ns.map(|due| due.saturating_sub(rhythm.spread_ns));
+        TURN_AT.store(earliest.map_or(0, |at| at.saturating_sub(TURN_NS)), Ordering::Relaxed);
         record::step_ended(now);
     }
     is_over
@@ -217,11 +231,13 @@ fn keep_looking(membership: &Membership) {
     // The only thread that does this.
     _ = WATCHER.set(std::thread::current());
     background::ignore_captures();
+    wake_in_time();
     let (mut seen, mut quiet, mut waited) = (0, Duration::ZERO, Duration::ZERO);
+    let mut turned = 0;
     loop {
         publish_memory(membership);
         quiet = if is_busy(membership) { Duration::ZERO } else { quiet + EVERY };
-        if quiet >= VIGIL {
+        if quiet >= VIGIL && until_turn(turned).is_none() {
             ASLEEP.store(true, Ordering::SeqCst);
             fence(Ordering::SeqCst);
             if !is_busy(membership) {
@@ -230,7 +246,11 @@ fn keep_looking(membership: &Membership) {
             ASLEEP.store(false, Ordering::SeqCst);
             quiet = Duration::ZERO;
         }
-        std::thread::park_timeout(EVERY);
+        std::thread::park_timeout(until_turn(turned).unwrap_or(EVERY).min(EVERY));
+        if until_turn(turned) == Some(Duration::ZERO) {
+            turned = TURN_AT.load(Ordering::Relaxed);
+            turn(membership, turned);
+        }
         let launched = membership.page.launched();
         // A program that goes on launching has not finished; one that waits says so itself, unless its thread has died.
         waited = if HOT.waiting.load(Ordering::Relaxed) == 0 { Duration::ZERO } else { waited + EVERY };
@@ -243,6 +263,26 @@ fn keep_looking(membership: &Membership) {
             }
         }
         seen = launched;
+    }
+}
+
+/// Timers are late by 50 µs unless somebody asks for better.
+fn wake_in_time() {
+    const SLACK_NS: libc::c_ulong = 1_000;
+    // SAFETY: a number, for the calling thread alone.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, SLACK_NS) };
+}
+
+/// How long it is until the GPU is to turn to this process; nothing if it need not, or has for the last time that was set.
+fn until_turn(turned: u64) -> Option<Duration> {
+    let at = TURN_AT.load(Ordering::Relaxed);
+    (beckon::is_wanted() && at != 0 && at != turned).then(|| Duration::from_nanos(at.saturating_sub(clock::now())))
+}
+
+/// Has the GPU turn to this process, unless the step has begun or should have.
+fn turn(membership: &Membership, at: u64) {
+    if !is_busy(membership) && clock::now() < at.saturating_add(TURN_NS) {
+        coroutine::all().for_each(beckon::beckon);
     }
 }
 

@@ -126,6 +126,10 @@ impl<'a> Simulation<'a> {
         let ready_ns = self.now_ns + costs.launch_ns + moves;
         let kernel = usize::try_from(tenant.next_launch().kernel).unwrap_or(usize::MAX);
         tenant.set_busy(self.now_ns);
+        if tenant.class == Class::Latency {
+            let model = &self.models[kernel];
+            tenant.work.add(model.lasts_ns, model.lasts_on(lane.end - lane.start));
+        }
         if tenant.class == Class::BestEffort && self.policy.is_some_and(|(_, foresees)| foresees) {
             let width = lane.end - lane.start;
             let lasts_ns = self.settings.profiles.then(|| self.models[kernel].lasts_on(width));

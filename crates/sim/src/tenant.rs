@@ -4,7 +4,7 @@ use crate::random::Random;
 use crate::speed::{Model, Sms};
 use crate::trace::{self, Arrivals};
 use detshare_policy::account::{Flight, Share};
-use detshare_policy::rhythm::Learner;
+use detshare_policy::rhythm::{Learner, Work};
 use detshare_policy::{Class, Member, Reason, Rhythm};
 
 /// What a tenant's thread is doing.
@@ -79,6 +79,8 @@ pub(crate) struct Tenant<'a> {
     changed_ns: u64,
     learner: Learner,
     rhythm: Rhythm,
+    /// What the GPU has to do in the step that is under way.
+    pub(crate) work: Work,
     // What it knows of itself.
     pub(crate) flight: Flight<u64>,
     pub(crate) share: Share,
@@ -120,6 +122,7 @@ impl<'a> Tenant<'a> {
             changed_ns: 0,
             learner: Learner::new(),
             rhythm: Rhythm::UNKNOWN,
+            work: Work::NONE,
             flight: Flight::none(),
             share: Share::FULL,
             launched: 0,
@@ -193,7 +196,8 @@ impl<'a> Tenant<'a> {
     pub(crate) fn set_idle(&mut self, now_ns: u64) {
         (self.busy, self.changed_ns) = (false, now_ns);
         if self.class == Class::Latency {
-            self.learner.ended(now_ns);
+            let work = core::mem::replace(&mut self.work, Work::NONE);
+            self.learner.ended(now_ns, Some(work));
             self.rhythm = self.learner.rhythm();
         }
     }
@@ -223,7 +227,8 @@ impl<'a> Tenant<'a> {
 
     /// As it sees itself when it launches.
     pub(crate) fn itself(&self, slot: usize) -> Member {
-        Member { waiting: false, rhythm: Rhythm::UNKNOWN, ..self.seen(slot, self.changed_ns, 0) }
+        let rhythm = Rhythm { needs: self.rhythm.needs, ..Rhythm::UNKNOWN };
+        Member { waiting: false, rhythm, ..self.seen(slot, self.changed_ns, 0) }
     }
 }
 

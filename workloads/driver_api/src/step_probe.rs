@@ -8,6 +8,7 @@
 //! * `stream`, `event`, `context`, `query`, `event-query`, `copy`: wait for it in that way;
 //! * `host`: have a host function called behind it and wait until it was;
 //! * `shapes:N`: launch so many that come to their end at once, each with another size of shared memory;
+//! * `slowly:N`: launch so many that come to their end at once, with half a millisecond of the host's time before each;
 //! * `fork`: have a child that does nothing until standard input ends; `fork-exit`: one that ends at once, as programs do.
 
 use anyhow::{Context, Result, bail, ensure};
@@ -19,6 +20,7 @@ use detshare_cuda::types::{
 };
 use detshare_workloads::{Library, cu};
 use std::io::{BufRead, Write};
+use std::time::{Duration, Instant};
 
 /// Waits until the word at `gate` is not below `ticket`.
 const WAITER: &std::ffi::CStr = c"
@@ -124,8 +126,9 @@ impl Probe {
             "host" => self.wait_for_host_function(),
             "fork" => fork(false),
             "fork-exit" => fork(true),
-            _ => match what.strip_prefix("shapes:").map(str::parse) {
-                Some(Ok(count)) => (0..count).try_for_each(|shared| self.launch(self.stream, shared)),
+            _ => match what.split_once(':').map(|(word, count)| (word, count.parse())) {
+                Some(("shapes", Ok(count))) => (0..count).try_for_each(|shared| self.launch(self.stream, shared)),
+                Some(("slowly", Ok(count))) => (0..count).try_for_each(|_| self.launch_slowly()),
                 _ => bail!("no such word"),
             },
         }
@@ -135,6 +138,14 @@ impl Probe {
         self.ticket += 1;
         self.last = stream;
         self.launch(stream, 0)
+    }
+
+    fn launch_slowly(&self) -> Result<()> {
+        let since = Instant::now();
+        while since.elapsed() < Duration::from_micros(500) {
+            core::hint::spin_loop();
+        }
+        self.launch(self.stream, 0)
     }
 
     fn launch(&self, stream: CUstream, shared: c_uint) -> Result<()> {

@@ -19,6 +19,7 @@ const EXCLUSIVE: u32 = 0;
 const FAIR: u32 = 1;
 const SLO_AWARE: u32 = 2;
 /// As the policy numbers its reasons.
+const BESIDE: u8 = 4;
 const BUSY: u8 = 9;
 const DUE: u8 = 10;
 
@@ -248,7 +249,7 @@ fn a_best_effort_launch_waits_for_a_step_and_says_why() {
 #[test]
 fn a_step_that_is_due_is_waited_for_but_not_for_ever() {
     let (_office, mut program, admitted, other) = beside_a_server();
-    other.set_habits(1_000, 5_000_000);
+    other.set_habits(1_000, 5_000_000, 0);
     other.launch();
     assert!(other.finish(other.launched(), clock::now() + 50_000));
     // Nothing else lets it go: the other neither begins nor ends anything.
@@ -260,6 +261,70 @@ fn a_step_that_is_due_is_waited_for_but_not_for_ever() {
     let decision = *admitted.view.decisions().last().expect("it was written down");
     assert!(![BUSY, DUE].contains(&decision.held_for), "{decision:?}");
     program.ends();
+}
+
+/// Beside a server whose steps make use of a tenth of the GPU nobody is held: the rest of the SMs is there for others.
+#[test]
+fn beside_a_step_that_leaves_most_of_the_gpu_idle_a_launch_runs_on_the_rest() {
+    let (office, mut program, admitted, other) = beside_a_server();
+    office.daemon.set_aggressiveness(250);
+    other.set_habits(0, 5_000_000, 100);
+    other.launch();
+    program.does(&["begin", "open", "stream"]);
+    let decision = *admitted.view.decisions().last().expect("it was written down");
+    assert_eq!((decision.held_for, decision.reason), (0, BESIDE), "{decision:?}");
+    assert_eq!(admitted.view.read(clock::now()).lane_width, 100);
+    // As soon as it makes use of more, others wait.
+    other.set_habits(0, 5_000_000, 300);
+    program.say("begin");
+    until("the launch is held", || admitted.view.is_holding());
+    assert!(other.finish(other.launched(), 0));
+    program.hear("ok");
+    program.does(&["open", "stream"]);
+    program.ends();
+}
+
+/// A server whose host cannot launch as fast as the GPU runs gets by with a part of the SMs while others want some, and has
+/// all of them when they do not.
+#[test]
+fn a_server_that_leaves_most_of_the_gpu_idle_is_content_with_some_sms() {
+    let (office, mut program, admitted) = joined(&[], |_| ());
+    office.daemon.set_policy(SLO_AWARE);
+    office.daemon.set_aggressiveness(250);
+    let other = office.introduce(&admitted, Class::BestEffort);
+    other.launch();
+    let has = |program: &mut Program, sms| {
+        program.does(&["slowly:20", "stream"]);
+        admitted.view.read(clock::now()).lane_width == sms
+    };
+    until("it is on some SMs", || has(&mut program, 32));
+    assert!((1..=250).contains(&admitted.view.outlook(clock::now()).needs));
+    assert!(other.finish(other.launched(), 0));
+    until("it has all SMs", || has(&mut program, 132));
+    program.ends();
+}
+
+/// A latency tenant beside others has the GPU turn to it before a step is due; one that is alone need not.
+#[test]
+fn the_gpu_turns_to_a_server_before_its_step() {
+    const BEAT: Duration = Duration::from_millis(10);
+    for others in [false, true] {
+        let stats = tempfile::NamedTempFile::new().expect("a file");
+        let (office, mut program, admitted) =
+            joined(&[("DETSHARE_STATS", stats.path().to_str().expect("text"))], |_| ());
+        office.daemon.set_policy(SLO_AWARE);
+        let _other = others.then(|| office.introduce(&admitted, Class::BestEffort));
+        let since = Instant::now();
+        for beat in 1..=60 {
+            while since.elapsed() < BEAT * beat {
+                std::thread::yield_now();
+            }
+            program.does(&["begin", "open", "stream"]);
+        }
+        program.ends();
+        let stats = std::fs::read_to_string(stats.path()).expect("they were written");
+        assert_eq!(stats.contains("\"beckoned\":0,"), !others, "{stats}");
+    }
 }
 
 /// Of a kernel that is known on a lane, one launch in 256 is timed, and all of the first few there. Those take what this
@@ -375,7 +440,7 @@ fn a_forked_child_has_a_record_of_its_own() {
 #[test]
 fn kernels_that_were_never_seen_are_taken_for_usual_ones() {
     let (_office, mut program, admitted, other) = beside_a_server();
-    other.set_habits(1_000, 5_000_000);
+    other.set_habits(1_000, 5_000_000, 0);
     program.does(&["shapes:1000", "stream"]);
     let decisions = admitted.view.decisions();
     assert!(decisions.iter().all(|decision| decision.predicted_ns == 0), "{:?}", decisions.last());
