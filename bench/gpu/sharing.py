@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -34,6 +34,12 @@ class Run:
     asked: dict = field(default_factory=dict)
     # By arm: the least throughput of all programs together, against that of another arm.
     together: dict = field(default_factory=dict)
+
+    def without_rivals(self):
+        """With no other arms than those that something is asked of, or that it is asked against."""
+        against = {other for other, _ in self.together.values()}
+        arms = [arm for arm in self.arms if arm in ("alone", *self.asked, *self.together, *against)]
+        return replace(self, arms=arms, levels="")
 
     def seconds(self, measured):
         sessions = sum(self.programs if arm.endswith("alone") else 1 for arm in self.arms)
@@ -73,6 +79,7 @@ def main():
     for run in RUNS:
         if run.name not in options.only:
             continue
+        run = run.without_rivals() if options.no_rivals else run
         left = deadline - time.monotonic()
         needed = run.seconds(options.seconds) * options.rounds
         if needed > left:
@@ -99,6 +106,7 @@ def parse_arguments():
     parser.add_argument("--only", default=",".join(names), metavar="NAME[,NAME]")
     parser.add_argument("--rounds", type=int, default=1, metavar="N")
     parser.add_argument("--seconds", type=int, default=8, metavar="N", help="that each arm is measured")
+    parser.add_argument("--no-rivals", action="store_true", help="leave out what nothing is asked of")
     parser.add_argument("--limit", type=float, default=3600, metavar="SECONDS", help="for all of it")
     options = parser.parse_args()
     options.only = options.only.split(",")

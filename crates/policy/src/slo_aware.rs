@@ -19,10 +19,16 @@ const WIDEST_SPREAD_NS: u64 = 500_000;
 /// Holds are looked at again no later than this: what is predicted changes.
 const AGAIN_NS: u64 = 5_000_000;
 
-/// By how much a launch may overrun the time at which a step is due; below 0, how long before it must be over.
-fn overrun(dial: Dial) -> i64 {
+/// By how much a launch may overrun the time at which a step is due; below 0, how long before it must be over. A part of what
+/// the step lasts: the longer it is, the less it is disturbed by the same delay.
+fn overrun(dial: Dial, lasts_ns: u64) -> i64 {
     const NEVER_DISTURB: i64 = -100_000;
-    dial.along(&[(0, NEVER_DISTURB), (250, -30_000), (500, 100_000), (750, 400_000), (1_000, 5_000_000)])
+    /// Of the step, in thousandths.
+    const PART: i64 = 25;
+    const LONGEST_NS: i64 = 100_000_000;
+    let at_least = dial.along(&[(0, NEVER_DISTURB), (250, -60_000), (500, 70_000), (750, 370_000), (1_000, 5_000_000)]);
+    let part = dial.along(&[(0, 0), (250, PART)]);
+    at_least + i64::try_from(lasts_ns).unwrap_or(LONGEST_NS).min(LONGEST_NS) * part / 1_000
 }
 
 /// What may be in flight when another launch is made: it is in the way of a step that nobody expected. Where all steps are
@@ -45,7 +51,7 @@ fn near(view: &View<'_>, due: Window) -> u64 {
 /// How long before a step the GPU has to be left alone: where SMs cannot be partitioned tenants are time-sliced, and it has
 /// to turn to the latency tenant first.
 fn switch(view: &View<'_>) -> u64 {
-    const LATE_NS: u64 = 40_000;
+    const LATE_NS: u64 = 150_000;
     if view.ladder.is_empty() { TURN_NS + LATE_NS } else { 0 }
 }
 
@@ -106,7 +112,8 @@ pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
     let first = urgent().filter_map(|other| Some((expected(other, view.now_ns)?, other))).min_by_key(|(at, _)| *at);
     let ahead = ahead(view.dial, is_surprised).min(first.map_or(u64::MAX, |(due, _)| near(view, due)));
     if let Some((due, other)) = first
-        && over_ns.saturating_add(switch(view)) > due.earliest_ns.saturating_add_signed(overrun(view.dial))
+        && over_ns.saturating_add(switch(view))
+            > due.earliest_ns.saturating_add_signed(overrun(view.dial, other.rhythm.lasts_ns))
     {
         // What is longer than all pauses would never run: few SMs do the least harm.
         let never_fits = other.rhythm.gap_ns != 0 && launch.expected_ns() > other.rhythm.gap_ns;
