@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent
 RIVALS = ["time-slicing", "mps", "mps-priority", "fixed-64", "fixed-96"]
 LEVELS = "0,0.25,0.5,0.75,1"
 # What one session of programs takes beside the time in which it is measured, and the requests before that.
-SET_UP_SECONDS = 12
+SET_UP_SECONDS = 13
 
 
 @dataclass(frozen=True)

@@ -242,7 +242,7 @@ impl Program {
 }
 
 /// For how long requests do not count at first.
-pub(crate) const WARM_UP_SECONDS: u32 = 1;
+pub(crate) const WARM_UP_SECONDS: u32 = 2;
 /// Times the measured seconds after which a training that is not stopped ends by itself.
 const LONGEST_TRAINING: u64 = 10;
 /// Times as many steps as are done in the measured seconds, for a program that nobody can stop and that the others are
@@ -282,7 +282,7 @@ mod tests {
         let line = by_name("small").unwrap().programs[0].arguments(12, &files).join(" ");
         assert_eq!(
             line,
-            "--shape small --arrivals periodic --seed 1 --period-ms 6 --requests 2000 --warm-up 166 --out o \
+            "--shape small --arrivals periodic --seed 1 --period-ms 6 --requests 2000 --warm-up 333 --out o \
              --start-file s --stop-file t"
         );
     }
