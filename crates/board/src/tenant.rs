@@ -131,10 +131,10 @@ impl Tenant {
         self.pages.step.0.needs.store(needs, Ordering::Relaxed);
     }
 
-    /// What part of the GPU a step makes use of, as published.
+    /// What was published of the steps to come, as others see it.
     #[must_use]
-    pub fn needs(&self) -> u32 {
-        needs(&self.pages.step.0)
+    pub fn outlook(&self, now: u64) -> Outlook {
+        outlook(&self.pages.step.0, now)
     }
 
     /// Publishes whether its kernels keep running far longer than they should.
@@ -243,10 +243,21 @@ pub struct Outlook {
     pub needs: u32,
 }
 
-/// In thousandths; all of it where it is unknown, or cannot be.
-fn needs(step: &StepRecord) -> u32 {
+fn due(step: &StepRecord, now: u64) -> Option<u64> {
+    time_ahead(step.due.load(Ordering::Relaxed), now, &mut Doubts::default())
+}
+
+fn outlook(step: &StepRecord, now: u64) -> Outlook {
     const ALL: u32 = 1_000;
-    Some(step.needs.load(Ordering::Relaxed)).filter(|needs| (1..=ALL).contains(needs)).unwrap_or(ALL)
+    let bounded = |word: &AtomicU64| word.load(Ordering::Relaxed).min(HORIZON_NS);
+    let needs = Some(step.needs.load(Ordering::Relaxed)).filter(|needs| (1..=ALL).contains(needs));
+    Outlook {
+        due: due(step, now),
+        spread_ns: bounded(&step.spread),
+        gap_ns: bounded(&step.gap),
+        lasts_ns: bounded(&step.lasts),
+        needs: needs.unwrap_or(ALL),
+    }
 }
 
 /// Another tenant's group, read-only.
@@ -318,21 +329,13 @@ impl TenantView {
     /// When its next step is due, and nothing else: for the launch path.
     #[must_use]
     pub fn due(&self, now: u64) -> Option<u64> {
-        time_ahead(self.pages.step.0.due.load(Ordering::Relaxed), now, &mut Doubts::default())
+        due(&self.pages.step.0, now)
     }
 
     /// What it says of when its steps begin and how long they last: for the launch path.
     #[must_use]
     pub fn outlook(&self, now: u64) -> Outlook {
-        let step = &self.pages.step.0;
-        let bounded = |word: &AtomicU64| word.load(Ordering::Relaxed).min(HORIZON_NS);
-        Outlook {
-            due: self.due(now),
-            spread_ns: bounded(&step.spread),
-            gap_ns: bounded(&step.gap),
-            lasts_ns: bounded(&step.lasts),
-            needs: needs(step),
-        }
+        outlook(&self.pages.step.0, now)
     }
 
     /// Whether it says that its kernels keep running far longer than they should.

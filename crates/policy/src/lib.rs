@@ -60,6 +60,14 @@ impl Rhythm {
     pub const UNKNOWN: Self = Self { due_ns: None, spread_ns: 0, gap_ns: 0, lasts_ns: 0, needs: Self::ALL };
     /// A step makes use of all of the GPU.
     pub const ALL: u32 = 1_000;
+
+    /// How long a step lasts at most on a part of the SMs; 0 is unknown. Its host's time stays the same, and what the GPU does
+    /// takes longer in proportion, as it does where nothing but SMs binds it.
+    #[must_use]
+    pub fn lasts_on(&self, width: u32, all: u32) -> u64 {
+        let busy_ns = self.lasts_ns.saturating_mul(u64::from(self.needs)) / u64::from(Self::ALL);
+        self.lasts_ns.max(busy_ns.saturating_mul(u64::from(all)) / u64::from(width.max(1)))
+    }
 }
 
 /// A tenant, as far as it matters for a decision.

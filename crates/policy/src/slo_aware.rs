@@ -10,7 +10,7 @@
 //!
 //! Whoever gets less than its least share runs all the same, on a few SMs where there are lanes.
 
-use crate::{Bound, Class, Dial, Lane, Launch, Member, Reason, Rhythm, TURN_NS, Until, Verdict, View};
+use crate::{Bound, Class, Dial, Lane, Launch, Member, Reason, TURN_NS, Until, Verdict, View};
 
 /// How long after it was due a step is still waited for, beyond its spread: then the tenant has changed its ways.
 const PATIENCE_NS: u64 = 100_000;
@@ -144,11 +144,10 @@ fn apart(member: &Member, view: &View<'_>) -> Option<usize> {
     /// What is fewer than this part of all SMs is never enough.
     const LEAST_PART: u32 = 5;
     let is_allowed = view.dial >= DISTURBS && view.dial.thousandths() < Dial::MOST;
-    let needed = Some(member.rhythm.needs).filter(|needs| is_allowed && *needs <= MOST_NEEDED)?;
+    let rhythm = Some(&member.rhythm).filter(|rhythm| is_allowed && rhythm.needs <= MOST_NEEDED)?;
     let is_enough = |front: &u32| {
-        let front = u64::from(*front);
-        front * u64::from(Rhythm::ALL) >= u64::from(view.width) * u64::from(needed)
-            && front * u64::from(LEAST_PART) >= u64::from(view.width)
+        rhythm.lasts_on(*front, view.width) <= rhythm.lasts_ns
+            && u64::from(*front) * u64::from(LEAST_PART) >= u64::from(view.width)
     };
     view.ladder.iter().position(is_enough)
 }

@@ -403,7 +403,7 @@ impl Said {
     #[cold]
     fn weigh(&mut self, membership: &'static Membership, asked: Option<&Asked>) -> Answer {
         let now_ns = clock::now();
-        let own = Rhythm { needs: membership.page.needs(), ..Rhythm::UNKNOWN };
+        let own = rhythm(membership.page.outlook(now_ns));
         let me = member(self.slot, &self.entry, membership.page.step(), false, own);
         self.members.clear();
         for (slot, entry) in &self.others {

@@ -227,8 +227,7 @@ impl<'a> Tenant<'a> {
 
     /// As it sees itself when it launches.
     pub(crate) fn itself(&self, slot: usize) -> Member {
-        let rhythm = Rhythm { needs: self.rhythm.needs, ..Rhythm::UNKNOWN };
-        Member { waiting: false, rhythm, ..self.seen(slot, self.changed_ns, 0) }
+        Member { waiting: false, ..self.seen(slot, self.changed_ns, 0) }
     }
 }
 
