@@ -124,6 +124,12 @@ pub struct Tenant {
     pub joined: String,
     /// Its command line.
     pub command: String,
+    /// What the step under way is, or the last one was, of one whose steps are of two kinds: `decode` or `prefill`.
+    #[serde(default)]
+    pub phase: Option<String>,
+    /// What its short steps have to do on the GPU.
+    #[serde(default)]
+    pub pace_ns: Option<u64>,
     /// Whether its kernels keep running far longer than predicted, so that it is kept on few SMs.
     #[serde(default)]
     pub quarantined: bool,

@@ -26,7 +26,7 @@ pub(crate) const DECISIONS: usize = 62;
 pub(crate) const DECISION_WORDS: usize = 6;
 
 /// Changes with every change in this file.
-pub const LAYOUT: u32 = 5;
+pub const LAYOUT: u32 = 6;
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"detshare");
 
 /// A page group: a type that is laid out for sharing.
@@ -130,6 +130,9 @@ pub(crate) struct StepRecord {
     pub(crate) gap: AtomicU64,
     /// What part of the GPU a step makes use of, in thousandths; 0 is unknown.
     pub(crate) needs: AtomicU32,
+    /// What the step under way is, or the last one was, for one who tells them apart; and what short ones have to do.
+    pub(crate) phase: AtomicU32,
+    pub(crate) pace: AtomicU64,
 }
 
 /// What others show of a tenant and nobody decides by within a step.

@@ -131,6 +131,12 @@ impl Tenant {
         self.pages.step.0.needs.store(needs, Ordering::Relaxed);
     }
 
+    /// Publishes what the step under way is, or the last one was, by a number (0: unknown), and what short steps have to do.
+    pub fn set_phase(&self, phase: u8, pace_ns: u64) {
+        self.pages.step.0.phase.store(phase.into(), Ordering::Relaxed);
+        self.pages.step.0.pace.store(pace_ns, Ordering::Relaxed);
+    }
+
     /// What was published of the steps to come, as others see it.
     #[must_use]
     pub fn outlook(&self, now: u64) -> Outlook {
@@ -224,6 +230,10 @@ pub struct TenantState {
     pub gpu: u64,
     /// Bytes of that GPU's memory that it has, as it says.
     pub memory: u64,
+    /// What the step under way is, or the last one was, by a number; 0 is unknown.
+    pub phase: u8,
+    /// What its short steps have to do; 0 is unknown.
+    pub pace_ns: u64,
     /// What was replaced because it could not be.
     pub doubts: Doubts,
 }
@@ -401,6 +411,8 @@ impl TenantView {
             held_ns,
             gpu: self.gpu(),
             memory: self.pages.facts.0.memory.load(Ordering::Relaxed),
+            phase: u8::try_from(self.pages.step.0.phase.load(Ordering::Relaxed)).unwrap_or(0),
+            pace_ns: self.pages.step.0.pace.load(Ordering::Relaxed).min(HORIZON_NS),
             doubts,
         }
     }

@@ -13,6 +13,7 @@ use detshare_api::{DecisionMade, Isolation, Objective, Tenant, TenantPatch};
 use detshare_board::join::{Arrived, Hello, JoinError, Refusal, Welcome};
 use detshare_board::{Claim, Daemon, Entry, Noted, Owner, SocketError, TenantState, TenantView, clock};
 use detshare_policy::Reason;
+use detshare_policy::phase::Phase;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
@@ -315,6 +316,7 @@ impl Present {
         let now = clock::now();
         let state = self.view.read(now);
         let rates = self.history.rates(now, &state, &self.view);
+        let phase = Phase::from_number(state.phase);
         let detshare_board::Objective { p99_ns, ttft_ns, tpot_ns } = self.entry.objective;
         Tenant {
             name: self.name.clone(),
@@ -345,6 +347,8 @@ impl Present {
             mps_client: self.mps_client,
             joined: humantime::format_rfc3339_millis(self.joined).to_string(),
             command: self.command.clone(),
+            phase: (phase != Phase::Unknown).then(|| phase.name().to_string()),
+            pace_ns: (state.pace_ns != 0).then_some(state.pace_ns),
             quarantined: self.view.is_quarantined(),
             doubts: self.doubts || state.doubts.any(),
         }

@@ -26,6 +26,7 @@ pub mod account;
 pub mod conduct;
 mod exclusive;
 mod fair;
+pub mod phase;
 pub mod rhythm;
 mod slo_aware;
 mod throughput;

@@ -129,7 +129,7 @@ pub(crate) fn launched(coroutine: &'static Coroutine, state: &mut State, profile
         state.flight.launched(coroutine, at, expected, clock::now());
     } else if HOT.looked_after.load(Ordering::Relaxed) {
         let on = |lane| Launch { lasts_ns: profile.expected_ns(lane, coroutine), bound: None }.expected_ns();
-        steps::worked(on(FULL), on(lane));
+        steps::worked(profile.identity(), on(FULL), on(lane));
     }
 }
 

@@ -16,12 +16,13 @@ use crate::stream::{Kind, Logical, State};
 use crate::tenant::{Membership, membership};
 use crate::unfinished::{Linked, List};
 use crate::{background, beckon, quota, record};
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use core::time::Duration;
 use detshare_board::clock;
 use detshare_cuda::DefaultStream;
 use detshare_cuda::types::{CUresult, CUstream};
 use detshare_policy::TURN_NS;
+use detshare_policy::phase::{Phase, Phases};
 use detshare_policy::rhythm::{Learner, Work};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
@@ -43,6 +44,10 @@ static LOOKING: Mutex<()> = Mutex::new(());
 static BEGUN: AtomicU64 = AtomicU64::new(0);
 /// When steps begin and end.
 static LEARNER: Mutex<Learner> = Mutex::new(Learner::new());
+/// What steps are.
+static PHASES: Mutex<Phases> = Mutex::new(Phases::new());
+/// Launches up to the end of the last step.
+static BEFORE: AtomicU64 = AtomicU64::new(0);
 /// When somebody last looked and it was not over.
 static NOT_OVER: AtomicU64 = AtomicU64::new(0);
 /// What the GPU has to do in the step that is under way: on all SMs, and where it runs.
@@ -68,9 +73,23 @@ pub(crate) fn launched(logical: &'static Logical, state: &mut State) {
 }
 
 /// Counts what a launch is expected to take, where this process is looked after.
-pub(crate) fn worked(all_ns: u64, ran_ns: u64) {
+pub(crate) fn worked(identity: u64, all_ns: u64, ran_ns: u64) {
     WORK[0].fetch_add(all_ns, Ordering::Relaxed);
     WORK[1].fetch_add(ran_ns, Ordering::Relaxed);
+    // Two threads that launch at once are not waited for: one launch more or less says nothing.
+    if let (Ok(mut phases), Some(membership)) = (PHASES.try_lock(), membership()) {
+        let phase = phases.launched(identity, all_ns);
+        publish(membership, &phases, phase);
+    }
+}
+
+/// Publishes what a step is, for a program whose steps can be told apart.
+fn publish(membership: &Membership, phases: &Phases, phase: Phase) {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    // Others look at that line before each of their launches: it is written when there is something new.
+    if phases.has_both() && LAST.swap(phase.number().into(), Ordering::Relaxed) != u32::from(phase.number()) {
+        membership.page.set_phase(phase.number(), phases.pace_ns());
+    }
 }
 
 /// A step has begun.
@@ -156,7 +175,12 @@ fn look_after(done: Option<Subject>) {
     let is_over = UNFINISHED.retain(|logical| !has_left(logical, done));
     let now = clock::now();
     if is_over && finish(membership, upto, now) {
-        membership.page.note_step(now.saturating_sub(begun));
+        let lasts = now.saturating_sub(begun);
+        membership.page.note_step(lasts);
+        let launches = upto.saturating_sub(BEFORE.swap(upto, Ordering::Relaxed));
+        let mut phases = PHASES.lock().unwrap_or_else(PoisonError::into_inner);
+        let phase = phases.ended(lasts, u32::try_from(launches).unwrap_or(u32::MAX));
+        publish(membership, &phases, phase);
     } else {
         NOT_OVER.store(now, Ordering::Relaxed);
     }

@@ -8,6 +8,7 @@
 //! * `stream`, `event`, `context`, `query`, `event-query`, `copy`: wait for it in that way;
 //! * `host`: have a host function called behind it and wait until it was;
 //! * `shapes:N`: launch so many that come to their end at once, each with another size of shared memory;
+//! * `many:N`: launch so many that come to their end at once;
 //! * `slowly:N`: launch so many that come to their end at once, with half a millisecond of the host's time before each;
 //! * `fork`: have a child that does nothing until standard input ends; `fork-exit`: one that ends at once, as programs do.
 
@@ -128,6 +129,7 @@ impl Probe {
             "fork-exit" => fork(true),
             _ => match what.split_once(':').map(|(word, count)| (word, count.parse())) {
                 Some(("shapes", Ok(count))) => (0..count).try_for_each(|shared| self.launch(self.stream, shared)),
+                Some(("many", Ok(count))) => (0..count).try_for_each(|_| self.launch(self.stream, 0)),
                 Some(("slowly", Ok(count))) => (0..count).try_for_each(|_| self.launch_slowly()),
                 _ => bail!("no such word"),
             },

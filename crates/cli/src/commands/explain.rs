@@ -72,6 +72,13 @@ fn for_people(explanation: &Explanation) -> String {
     let Explanation { tenant, policy, aggressiveness, decisions } = explanation;
     let name = table::harmless(&tenant.name);
     let mut text = format!("{name}, {}, policy {policy}, aggressiveness {aggressiveness}\n", tenant.class);
+    if let (Some(phase), Some(pace_ns)) = (&tenant.phase, tenant.pace_ns) {
+        let pace = quantity::nanoseconds(pace_ns);
+        text.push_str(&format!(
+            "an LLM server, it seems: {} now; its decode steps have {pace} of work\n",
+            table::harmless(phase)
+        ));
+    }
     if tenant.quarantined {
         text.push_str("quarantined: its kernels keep running over three times as long as predicted\n");
     }

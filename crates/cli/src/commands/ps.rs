@@ -68,7 +68,7 @@ fn for_people(tenants: &[Tenant]) -> String {
             tenant.name.clone(),
             tenant.pid.to_string(),
             tenant.class.to_string(),
-            State::of(tenant).name().to_string(),
+            doing(tenant),
             tenant.lane.clone(),
             quantity::number(tenant.steps_per_second),
             time(tenant.step_p50_ns),
@@ -80,6 +80,12 @@ fn for_people(tenants: &[Tenant]) -> String {
         ]
     };
     table::columns(headings, &tenants.iter().map(row).collect::<Vec<_>>())
+}
+
+/// What a tenant is doing, in a word: where it is busy with a phase that is known, that.
+fn doing(tenant: &Tenant) -> String {
+    let phase = tenant.phase.as_deref().filter(|_| State::of(tenant) == State::Busy);
+    table::harmless(phase.unwrap_or_else(|| State::of(tenant).name()))
 }
 
 /// What a tenant is doing.
@@ -144,6 +150,8 @@ fn for_programs(tenants: &[Tenant]) -> String {
         "mps_client",
         "joined",
         "command",
+        "phase",
+        "pace_ns",
         "quarantined",
         "doubts",
     ];
@@ -180,6 +188,8 @@ fn for_programs(tenants: &[Tenant]) -> String {
             tenant.mps_client.map_or(String::new(), |client| client.to_string()),
             tenant.joined.clone(),
             tenant.command.clone(),
+            tenant.phase.clone().unwrap_or_default(),
+            number(tenant.pace_ns),
             tenant.quarantined.to_string(),
             tenant.doubts.to_string(),
         ]
@@ -223,6 +233,8 @@ pub(crate) mod tests {
             mps_client: None,
             joined: "2026-01-01T00:00:00Z".to_string(),
             command: "python3 serve.py, \"x\"".to_string(),
+            phase: None,
+            pace_ns: None,
             quarantined: false,
             doubts: false,
         }
@@ -236,6 +248,13 @@ name   pid  class    state  lane     steps/s      p50      p99  launches/s  hold
 serve    7  latency  busy   front16     12.0  1.23 ms  2.00 ms       12.3k     0.50  40.0 GiB      -
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn who_is_busy_may_be_decoding() {
+        let decoding = Tenant { phase: Some("decode".to_string()), ..tenant("serve", 7, Class::Latency) };
+        assert!(for_people(std::slice::from_ref(&decoding)).contains(" decode  front16 "));
+        assert!(for_people(&[Tenant { busy: false, ..decoding }]).contains(" idle "));
     }
 
     /// So a field that the API gets is not forgotten in the other form.

@@ -142,6 +142,8 @@ pub(crate) fn tenants() -> Vec<Tenant> {
         mps_client: None,
         joined: "2026-01-01T00:00:00Z".to_string(),
         command: "python3 serve.py, --port 80".to_string(),
+        phase: None,
+        pace_ns: None,
         quarantined: false,
         doubts: false,
     };

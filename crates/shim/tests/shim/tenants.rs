@@ -304,6 +304,26 @@ fn a_server_that_leaves_most_of_the_gpu_idle_is_content_with_some_sms() {
     program.ends();
 }
 
+/// Steps of two kinds are told apart, alone and in company.
+#[test]
+fn short_steps_and_long_ones_are_told_apart() {
+    let (decode, prefill) = (1, 2);
+    let (office, mut program, admitted) = joined(&[], |_| ());
+    office.daemon.set_policy(SLO_AWARE);
+    let phase = |program: &mut Program, step: &str| {
+        program.does(&[step, "stream"]);
+        admitted.view.read(clock::now()).phase
+    };
+    (0..20).for_each(|_| _ = phase(&mut program, "many:2"));
+    until("a long one is known", || phase(&mut program, "many:200") == prefill);
+    until("a short one is known", || phase(&mut program, "many:2") == decode);
+    assert!(admitted.view.read(clock::now()).pace_ns > 0);
+    let _other = office.introduce(&admitted, Class::BestEffort);
+    until("a long one is known in company", || phase(&mut program, "many:200") == prefill);
+    until("a short one is known in company", || phase(&mut program, "many:2") == decode);
+    program.ends();
+}
+
 /// A latency tenant beside others has the GPU turn to it before a step is due; one that is alone need not.
 #[test]
 fn the_gpu_turns_to_a_server_before_its_step() {

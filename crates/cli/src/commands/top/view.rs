@@ -128,6 +128,13 @@ fn row(tenant: &Tenant, columns: &Columns, screen: &Screen) -> Row<'static> {
         Class::Latency => "lat",
         Class::BestEffort => "best",
     };
+    let class = match tenant.phase.as_deref() {
+        Some("decode") if columns.class >= FULL_CLASS => "lat·decode",
+        Some("prefill") if columns.class >= FULL_CLASS => "lat·prefill",
+        Some("decode") => "dec",
+        Some("prefill") => "pre",
+        _ => class,
+    };
     let (mark, colour) = mark(tenant);
     Row::new([
         Cell::from(Line::from(vec![Span::styled(mark, colour), Span::raw(format!(" {}", harmless(&tenant.name)))])),

@@ -1,0 +1,421 @@
+//! What a step of an LLM server is, learned from what it launches: decoding, which is short and alike, or the prefill of a
+//! prompt, which is long and varies.
+//!
+//! What a step has to do is what its launches take together, as predicted; how long it lasts in company does not matter. Most
+//! steps of a server are short: their usual work is its *pace*. A step with more than twice of that is a prefill, and so is one
+//! with a little more that takes far more launches: where decoding is a CUDA graph, prefill mostly is none. How a step
+//! will end is often known when it begins: steps that begin with the same launches had as much to do before. A wrong guess costs
+//! somebody time; no result depends on it.
+
+/// What a step is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum Phase {
+    /// Nobody knows: too few steps, or a program that does something else.
+    #[default]
+    Unknown = 0,
+    /// A token for each request that runs.
+    Decode,
+    /// A prompt, or a part of one.
+    Prefill,
+}
+
+impl Phase {
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The one with this number; nobody knows what others are.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Self {
+        match number {
+            1 => Self::Decode,
+            2 => Self::Prefill,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// What people call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "-",
+            Self::Decode => "decode",
+            Self::Prefill => "prefill",
+        }
+    }
+}
+
+/// Steps until anything is said.
+const FEWEST: u32 = 8;
+/// Times the pace: more is a prefill.
+const PREFILL: u64 = 2;
+/// Times the usual launches: more is a prefill too, if it has an eighth more to do.
+const MANY_LAUNCHES: u32 = 4;
+/// Less than this part of the pace is something else, and says nothing.
+const TRIFLE: u64 = 8;
+/// So many prefills in a row, without a token for anybody, and the pace is another one.
+const ONLY_PREFILLS: u32 = 256;
+/// As many short steps in a row, and the pace is theirs.
+const SHORTER: u32 = 16;
+/// The same of trifles.
+const TRIFLES: u32 = 32;
+/// Launches at the beginning of a step after which it is compared with others.
+const LOOKS: [u32; 4] = [1, 2, 4, 8];
+/// Beginnings that are remembered.
+const BEGINNINGS: usize = 64;
+
+/// How steps went on that began with the same launches: how often lately, what is longer ago counts for less.
+#[derive(Debug, Clone, Copy)]
+struct Beginning {
+    hash: u64,
+    decodes: u32,
+    prefills: u32,
+    /// When it was last seen, in steps.
+    seen: u64,
+}
+
+impl Beginning {
+    const NONE: Self = Self { hash: 0, decodes: 0, prefills: 0, seen: 0 };
+    /// What one step counts.
+    const ONE: u32 = 16;
+
+    fn add(&mut self, phase: Phase) {
+        let (one, other) = match phase {
+            Phase::Decode => (&mut self.decodes, &mut self.prefills),
+            Phase::Prefill => (&mut self.prefills, &mut self.decodes),
+            Phase::Unknown => return,
+        };
+        *one = one.saturating_add(Self::ONE).min(Self::ONE * Self::ONE);
+        *other -= other.div_ceil(Self::ONE);
+    }
+
+    /// What most of them were, if almost all of them were that.
+    fn phase(&self) -> Phase {
+        let is_clear = |one: u32, other: u32| one >= 2 * Self::ONE && other < one / Self::ONE;
+        if is_clear(self.decodes, self.prefills) {
+            Phase::Decode
+        } else if is_clear(self.prefills, self.decodes) {
+            Phase::Prefill
+        } else {
+            Phase::Unknown
+        }
+    }
+}
+
+/// What one tenant's steps were like so far, and what is known of the one under way.
+#[derive(Debug)]
+pub struct Phases {
+    steps: u64,
+    pace_ns: u64,
+    /// What a short step takes to launch lately, at most.
+    usual_launches: u32,
+    prefills: u32,
+    shorter: u32,
+    /// How much speaks for steps of two kinds; enough once is enough.
+    evidence: u32,
+    has_both: bool,
+    beginnings: [Beginning; BEGINNINGS],
+    // Of the step under way.
+    launches: u32,
+    work_ns: u64,
+    hash: u64,
+    looks: [u64; LOOKS.len()],
+    guess: Phase,
+}
+
+impl Default for Phases {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Phases {
+    /// Nothing seen yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            steps: 0,
+            pace_ns: 0,
+            usual_launches: 0,
+            prefills: 0,
+            shorter: 0,
+            evidence: 0,
+            has_both: false,
+            beginnings: [Beginning::NONE; BEGINNINGS],
+            launches: 0,
+            work_ns: 0,
+            hash: 0,
+            looks: [0; LOOKS.len()],
+            guess: Phase::Unknown,
+        }
+    }
+
+    /// Something was launched that is expected to take so long on all SMs. Says what the step seems to be.
+    pub fn launched(&mut self, identity: u64, expected_ns: u64) -> Phase {
+        self.launches = self.launches.saturating_add(1);
+        self.work_ns = self.work_ns.saturating_add(expected_ns);
+        if let Some(look) = LOOKS.iter().position(|count| *count == self.launches) {
+            self.look(look, identity);
+        } else if self.launches < LOOKS[LOOKS.len() - 1] {
+            self.hash = mixed(self.hash, identity);
+        }
+        if self.is_known() && self.of(self.work_ns, self.launches) == Phase::Prefill {
+            self.guess = Phase::Prefill;
+        }
+        self.guess
+    }
+
+    fn look(&mut self, look: usize, identity: u64) {
+        self.hash = mixed(self.hash, identity);
+        self.looks[look] = self.hash;
+        let found = self.beginnings.iter().find(|beginning| beginning.hash == self.hash);
+        self.guess = found.filter(|_| self.is_known()).map_or(self.guess, Beginning::phase);
+    }
+
+    /// The step is over, after so long and with so many launches. Says what it was. Where nobody kept account of its launches,
+    /// because it was alone, how long it lasted is what it had to do.
+    pub fn ended(&mut self, lasts_ns: u64, launches: u32) -> Phase {
+        let (work_ns, looks) = (if self.launches == 0 { lasts_ns } else { self.work_ns }, self.looks);
+        (self.launches, self.work_ns, self.hash) = (0, 0, 0);
+        (self.looks, self.guess) = ([0; LOOKS.len()], Phase::Unknown);
+        if work_ns == 0 {
+            return Phase::Unknown;
+        }
+        self.steps += 1;
+        if self.steps <= u64::from(FEWEST) && (self.pace_ns == 0 || work_ns < self.pace_ns) {
+            (self.pace_ns, self.usual_launches) = (work_ns, launches);
+        }
+        let phase = self.of(work_ns, launches);
+        self.follow(phase, work_ns, launches);
+        for hash in looks.into_iter().filter(|hash| *hash != 0) {
+            self.remember(hash, phase);
+        }
+        if self.is_known() { phase } else { Phase::Unknown }
+    }
+
+    /// The pace is what short steps have to do lately.
+    fn follow(&mut self, phase: Phase, work_ns: u64, launches: u32) {
+        match phase {
+            Phase::Decode => {
+                self.prefills = 0;
+                self.evidence = self.evidence.saturating_sub(1);
+                self.usual_launches = launches.max(self.usual_launches - self.usual_launches / 16);
+                self.shorter = if work_ns < self.pace_ns / PREFILL { self.shorter + 1 } else { 0 };
+                let (pace, part) = (self.pace_ns, if self.shorter >= SHORTER { 1 } else { 16 });
+                self.pace_ns =
+                    if work_ns > pace { pace + (work_ns - pace) / part } else { pace - (pace - work_ns) / part };
+            }
+            Phase::Prefill => {
+                self.doubt_less(launches);
+                self.prefills += 1;
+                if self.prefills >= ONLY_PREFILLS {
+                    (self.pace_ns, self.usual_launches, self.prefills) = (work_ns, launches, 0);
+                }
+            }
+            Phase::Unknown => {
+                self.shorter += 1;
+                if self.shorter >= TRIFLES {
+                    (self.pace_ns, self.usual_launches, self.shorter) = (work_ns, launches, 0);
+                }
+            }
+        }
+    }
+
+    /// A step that was long by chance has as many launches as others, and is rare.
+    fn doubt_less(&mut self, launches: u32) {
+        const ENOUGH: u32 = 48;
+        const RARE: u32 = 16;
+        let is_another = launches > self.usual_launches.saturating_mul(MANY_LAUNCHES);
+        self.evidence += if is_another { ENOUGH } else { RARE };
+        self.has_both |= self.is_known() && self.evidence >= ENOUGH;
+        self.evidence = self.evidence.min(ENOUGH);
+    }
+
+    /// The usual work of a short step; 0 if nothing is known yet.
+    #[must_use]
+    pub fn pace_ns(&self) -> u64 {
+        if self.is_known() { self.pace_ns } else { 0 }
+    }
+
+    /// Whether its steps are of both kinds, as an LLM server's.
+    #[must_use]
+    pub const fn has_both(&self) -> bool {
+        self.has_both
+    }
+
+    const fn is_known(&self) -> bool {
+        self.steps >= FEWEST as u64
+    }
+
+    fn of(&self, work_ns: u64, launches: u32) -> Phase {
+        let has_many = launches > self.usual_launches.saturating_mul(MANY_LAUNCHES)
+            && work_ns > self.pace_ns.saturating_add(self.pace_ns / 8);
+        if has_many || work_ns > self.pace_ns.saturating_mul(PREFILL) {
+            Phase::Prefill
+        } else if work_ns < self.pace_ns / TRIFLE {
+            Phase::Unknown
+        } else {
+            Phase::Decode
+        }
+    }
+
+    fn remember(&mut self, hash: u64, phase: Phase) {
+        let place = self.beginnings.iter().position(|beginning| beginning.hash == hash);
+        let oldest = || (0..BEGINNINGS).min_by_key(|place| self.beginnings[*place].seen).unwrap_or(0);
+        let beginning = &mut self.beginnings[place.unwrap_or_else(oldest)];
+        if beginning.hash != hash {
+            *beginning = Beginning { hash, ..Beginning::NONE };
+        }
+        beginning.seen = self.steps;
+        beginning.add(phase);
+    }
+}
+
+fn mixed(hash: u64, value: u64) -> u64 {
+    let mixed = (hash ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ mixed >> 29
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const US: u64 = 1_000;
+
+    /// What a server launches in a step, each with what it takes.
+    type Step = Vec<(u64, u64)>;
+
+    /// A decode step by a graph of its own for each number of rows, after a small copy.
+    fn decode(rows: u64) -> Step {
+        vec![(100 + rows, 3 * US), (200 + rows, 4_000 * US + rows * 20 * US)]
+    }
+
+    /// A prefill, kernel by kernel; shapes go by the length of the prompt.
+    fn prefill(tokens: u64) -> Step {
+        (0..200).map(|kernel| (1_000 + kernel * 10_000 + tokens, 20 * US + tokens * US / 10)).collect()
+    }
+
+    /// What was said before the last launch, and at the end.
+    fn run(phases: &mut Phases, step: &Step) -> (Vec<Phase>, Phase) {
+        let during = step.iter().map(|(identity, ns)| phases.launched(*identity, *ns)).collect();
+        (during, phases.ended(0, u32::try_from(step.len()).unwrap()))
+    }
+
+    #[test]
+    fn decoding_and_prefill_are_told_apart() {
+        let mut phases = Phases::new();
+        let mut wrong = 0;
+        for i in 0..2_000_u64 {
+            let is_prefill = i % 23 == 5;
+            let step = if is_prefill { prefill(64 + i * 37 % 2_000) } else { decode(1 + i / 40 % 32) };
+            let (_, said) = run(&mut phases, &step);
+            let expected = if is_prefill { Phase::Prefill } else { Phase::Decode };
+            wrong += u32::from(said != expected && i >= u64::from(FEWEST));
+        }
+        assert!(wrong <= 5, "{wrong} of 2000");
+        assert!(phases.has_both());
+    }
+
+    #[test]
+    fn what_a_step_will_be_is_known_when_it_begins() {
+        let mut phases = Phases::new();
+        for i in 0..100 {
+            run(&mut phases, &if i % 10 == 9 { prefill(512) } else { decode(32) });
+        }
+        let (during, _) = run(&mut phases, &decode(32));
+        assert_eq!(during, [Phase::Decode; 2]);
+        let (during, _) = run(&mut phases, &prefill(512));
+        assert_eq!((during[0], during[199]), (Phase::Prefill, Phase::Prefill));
+        // One of a length that was never seen is known by its work, at the latest.
+        let (during, said) = run(&mut phases, &prefill(700));
+        assert_eq!((during[0], during[199], said), (Phase::Unknown, Phase::Prefill, Phase::Prefill));
+    }
+
+    #[test]
+    fn steps_that_begin_alike_are_not_guessed() {
+        let mut phases = Phases::new();
+        let with_same_beginning = |rest: Step| [vec![(7, US); 10], rest].concat();
+        for i in 0..100 {
+            run(&mut phases, &with_same_beginning(if i % 3 == 0 { prefill(512) } else { decode(32) }));
+        }
+        let (during, said) = run(&mut phases, &with_same_beginning(decode(32)));
+        assert_eq!((during[9], said), (Phase::Unknown, Phase::Decode));
+    }
+
+    #[test]
+    fn a_long_prompt_in_many_steps_does_not_change_the_pace() {
+        let mut phases = Phases::new();
+        for _ in 0..20 {
+            run(&mut phases, &decode(8));
+        }
+        for _ in 0..100 {
+            assert_eq!(run(&mut phases, &prefill(512)).1, Phase::Prefill);
+        }
+        assert_eq!(run(&mut phases, &decode(8)).1, Phase::Decode);
+    }
+
+    #[test]
+    fn another_model_has_another_pace() {
+        let mut phases = Phases::new();
+        for _ in 0..50 {
+            run(&mut phases, &decode(8));
+        }
+        let small: Step = vec![(5, 500 * US)];
+        let said: Vec<Phase> = (0..60).map(|_| run(&mut phases, &small).1).collect();
+        assert_eq!(said[59], Phase::Decode);
+        assert!((400 * US..600 * US).contains(&phases.pace_ns()), "{}", phases.pace_ns());
+        for _ in 0..400 {
+            run(&mut phases, &decode(8));
+        }
+        assert_eq!(run(&mut phases, &decode(8)).1, Phase::Decode, "and back");
+    }
+
+    #[test]
+    fn alone_the_length_of_a_step_tells() {
+        let mut phases = Phases::new();
+        for i in 0..50_u64 {
+            let is_prefill = i % 10 == 9;
+            let said = if is_prefill { phases.ended(25_000 * US, 300) } else { phases.ended(4_100 * US + i, 2) };
+            let expected = if is_prefill { Phase::Prefill } else { Phase::Decode };
+            assert!(said == expected || i < u64::from(FEWEST), "{i}: {said:?}");
+        }
+        // In company, with what its launches take.
+        assert_eq!(run(&mut phases, &decode(8)).1, Phase::Decode);
+    }
+
+    #[test]
+    fn a_step_that_is_late_now_and_then_makes_no_llm_server() {
+        let mut phases = Phases::new();
+        for i in 0..5_000 {
+            phases.ended(if i % 100 == 77 { 9_000 * US } else { 1_200 * US }, 3);
+        }
+        assert!(!phases.has_both());
+        // An eager server has as many launches in each step, and prefills more often.
+        for i in 0..100 {
+            phases.ended(if i % 8 == 0 { 9_000 * US } else { 1_200 * US }, 3);
+        }
+        assert!(phases.has_both());
+    }
+
+    #[test]
+    fn absurd_times_do_no_harm() {
+        let mut phases = Phases::new();
+        for i in 0..200_u64 {
+            run(&mut phases, &vec![(i, u64::MAX), (i, 0), (0, u64::MAX / 3)]);
+            run(&mut phases, &vec![(i, i)]);
+            run(&mut phases, &Vec::new());
+        }
+        assert!(phases.pace_ns() < u64::MAX);
+    }
+
+    #[test]
+    fn numbers_and_names() {
+        for phase in [Phase::Unknown, Phase::Decode, Phase::Prefill] {
+            assert_eq!(Phase::from_number(phase.number()), phase);
+        }
+        assert_eq!((Phase::from_number(77), Phase::Prefill.name()), (Phase::Unknown, "prefill"));
+    }
+}
