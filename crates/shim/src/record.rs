@@ -12,6 +12,7 @@ use crate::stats::{file_for_this_process, json, write_whole};
 use crate::{coroutine, lane, log};
 use core::fmt::Write;
 use core::sync::atomic::Ordering;
+use detshare_policy::phase::Phase;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -34,7 +35,8 @@ pub(crate) struct Launched {
 enum Line {
     Launched(Launched),
     StepBegan(u64),
-    StepEnded(u64),
+    /// When, and what it was.
+    StepEnded(u64, Phase),
 }
 
 static LINES: Mutex<Vec<Line>> = Mutex::new(Vec::new());
@@ -79,9 +81,9 @@ pub(crate) fn step_began(now: u64) {
     }
 }
 
-pub(crate) fn step_ended(now: u64) {
+pub(crate) fn step_ended(now: u64, phase: Phase) {
     if is_on() {
-        add(Line::StepEnded(now));
+        add(Line::StepEnded(now, phase));
     }
 }
 
@@ -140,7 +142,9 @@ fn text() -> String {
                 it.in_flight_ns,
             ),
             Line::StepBegan(at) => writeln!(text, "{{\"at\":{at},\"step\":\"began\"}}"),
-            Line::StepEnded(at) => writeln!(text, "{{\"at\":{at},\"step\":\"ended\"}}"),
+            Line::StepEnded(at, phase) => {
+                writeln!(text, "{{\"at\":{at},\"step\":\"ended\",\"phase\":\"{}\"}}", phase.name())
+            }
         };
     }
     text

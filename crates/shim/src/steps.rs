@@ -181,6 +181,7 @@ fn look_after(done: Option<Subject>) {
         let mut phases = PHASES.lock().unwrap_or_else(PoisonError::into_inner);
         let phase = phases.ended(lasts, u32::try_from(launches).unwrap_or(u32::MAX));
         publish(membership, &phases, phase);
+        record::step_ended(now, phase);
     } else {
         NOT_OVER.store(now, Ordering::Relaxed);
     }
@@ -196,7 +197,6 @@ fn finish(membership: &Membership, upto: u64, now: u64) -> bool {
         learner().ended(now, (all_ns != 0).then_some(Work { all_ns, ran_ns }));
         let earliest = rhythm.due_ns.map(|due| due.saturating_sub(rhythm.spread_ns));
         TURN_AT.store(earliest.map_or(0, |at| at.saturating_sub(TURN_NS)), Ordering::Relaxed);
-        record::step_ended(now);
     }
     is_over
 }

@@ -1,0 +1,97 @@
+"""Are the steps of an LLM server told apart as the server itself has them in its log?
+
+A server replays a synthetic trace as a latency tenant, alone or beside a training. The shim writes down when each step ended
+and what it took it for; the server's log says what it did at that time.
+"""
+
+import argparse
+import bisect
+import collections
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from daemon_under_test import DetShare, clean_environment
+
+ROOT = Path(__file__).resolve().parent
+LIMIT = 200  # seconds, for all of it
+ASKED = 0.98
+FIRST = 50  # steps in which nothing can be known yet
+
+
+@dataclass(frozen=True)
+class Wanted:
+    policy: str = "slo-aware"
+    isolation: str = "process"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--detshare", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--shape", default="1b")
+    parser.add_argument("--requests", type=int, default=60)
+    options = parser.parse_args()
+    options.softgpu = None
+    options.detshare = options.detshare.resolve()
+    failures, found = [], {}
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch = Path(scratch)
+        detshare = DetShare(options, scratch, time.monotonic() + LIMIT)
+        detshare.serve(Wanted(), failures)
+        try:
+            for company in (False, True):
+                name = "beside a training" if company else "alone"
+                found[name] = told_apart(detshare, scratch / name.replace(" ", "-"), options, company)
+        finally:
+            failures += detshare.down()
+    parts = [f"{name}: {one['right']} of {one['steps']} steps, {one['part']:.2%}" for name, one in found.items()]
+    summary = f"{'; '.join(parts)} of {ASKED:.0%}"
+    options.out.write_text(json.dumps({"summary": summary, "failures": failures, "found": found}, indent=1) + "\n")
+    print(summary, *failures, sep="\n")
+    return 0 if not failures and all(one["part"] >= ASKED for one in found.values()) else 1
+
+
+def told_apart(detshare, folder, options, company):
+    folder.mkdir()
+    env = clean_environment() | detshare.settings
+    run = [str(detshare.program), "run", "--class"]
+    log, record = folder / "log.json", folder / "record"
+    training = None
+    if company:
+        command = [sys.executable, str(ROOT / "workloads" / "bench_train.py"), "--model", "transformer"]
+        command += ["--seconds", str(LIMIT), "--out", str(folder / "train.json"), "--stop-file", str(folder / "stop")]
+        training = subprocess.Popen([*run, "best-effort", "--", *command], env=env, stdout=subprocess.DEVNULL)
+    try:
+        command = [sys.executable, str(ROOT / "workloads" / "llm_server.py"), "--shape", options.shape, "--out", str(log)]
+        command += ["--rate", "4", "--requests", str(options.requests), "--longest-prompt", "2048", "--longest-output", "100"]
+        server = [*run, "latency", "--", *command]
+        recorded = env | {"DETSHARE_RECORD": str(record)}
+        subprocess.run(server, env=recorded, check=True, timeout=LIMIT, stdout=subprocess.DEVNULL)
+    finally:
+        if training:
+            (folder / "stop").touch()
+            training.wait(LIMIT)
+    return compare(json.loads(log.read_text())["steps"], record.read_text().splitlines())
+
+
+def compare(logged, recorded):
+    """How many of the server's steps were what the shim took them for: the last step that ended within each."""
+    lines = [json.loads(line) for line in recorded if '"step":"ended"' in line]
+    ends = [line["at"] / 1e9 for line in lines]
+    matrix = collections.Counter()
+    for kind, begin, end, *_ in logged[FIRST:]:
+        last = bisect.bisect_right(ends, end) - 1
+        said = lines[last]["phase"] if last >= 0 and ends[last] >= begin else "nothing"
+        matrix[f"{kind} taken for {said}"] += 1
+    steps = sum(matrix.values())
+    right = sum(count for name, count in matrix.items() if len(set(name.split(" taken for "))) == 1)
+    return {"steps": steps, "right": right, "part": right / max(steps, 1), "by_kind": dict(matrix)}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
