@@ -251,6 +251,12 @@ pub struct Outlook {
     pub lasts_ns: u64,
     /// What part of the GPU they make use of, in thousandths: from 1 to all, which is also what is unknown.
     pub needs: u32,
+    /// What the step under way is, or the last one was, by a number; 0 is unknown.
+    pub phase: u8,
+    /// What short steps have to do; 0 is unknown.
+    pub pace_ns: u64,
+    /// When the last one began; never in the future.
+    pub begun: u64,
 }
 
 fn due(step: &StepRecord, now: u64) -> Option<u64> {
@@ -267,6 +273,9 @@ fn outlook(step: &StepRecord, now: u64) -> Outlook {
         gap_ns: bounded(&step.gap),
         lasts_ns: bounded(&step.lasts),
         needs: needs.unwrap_or(ALL),
+        phase: u8::try_from(step.phase.load(Ordering::Relaxed)).unwrap_or(0),
+        pace_ns: bounded(&step.pace),
+        begun: step.begun.load(Ordering::Relaxed).min(now),
     }
 }
 

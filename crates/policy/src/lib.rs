@@ -14,7 +14,8 @@
 //! ```
 //! use detshare_policy::{Class, Decision, Dial, Lane, Launch, Member, Rhythm, View, decide, number};
 //!
-//! let me = Member { slot: 0, class: Class::BestEffort, weight: 100, busy: true, waiting: false, rhythm: Rhythm::UNKNOWN };
+//! let me = Member { slot: 0, class: Class::BestEffort, weight: 100, busy: true, waiting: false, rhythm: Rhythm::UNKNOWN,
+//!     ttft_ns: None, tpot_ns: None };
 //! let server = Member { slot: 1, class: Class::Latency, ..me };
 //! let view = View { now_ns: 0, me, others: &[server], ladder: &[16, 64], width: 132, ..View::alone(me) };
 //! let launch = Launch { lasts_ns: Some(300_000), ..Launch::UNKNOWN };
@@ -30,7 +31,10 @@ pub mod phase;
 pub mod rhythm;
 mod slo_aware;
 mod throughput;
+mod tpot_first;
 mod turn;
+
+use phase::Phase;
 
 /// How urgent a tenant's work is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,11 +58,26 @@ pub struct Rhythm {
     pub lasts_ns: u64,
     /// What part of the GPU a step makes use of while it lasts, in thousandths; all of it where nobody knows.
     pub needs: u32,
+    /// What the step under way is, or the last one was.
+    pub phase: Phase,
+    /// What short steps have to do on all SMs; 0 is unknown.
+    pub pace_ns: u64,
+    /// When the last step began.
+    pub begun_ns: u64,
 }
 
 impl Rhythm {
     /// Nothing is known.
-    pub const UNKNOWN: Self = Self { due_ns: None, spread_ns: 0, gap_ns: 0, lasts_ns: 0, needs: Self::ALL };
+    pub const UNKNOWN: Self = Self {
+        due_ns: None,
+        spread_ns: 0,
+        gap_ns: 0,
+        lasts_ns: 0,
+        needs: Self::ALL,
+        phase: Phase::Unknown,
+        pace_ns: 0,
+        begun_ns: 0,
+    };
     /// A step makes use of all of the GPU.
     pub const ALL: u32 = 1_000;
 
@@ -86,6 +105,10 @@ pub struct Member {
     pub waiting: bool,
     /// When it will have work.
     pub rhythm: Rhythm,
+    /// Until when it wants the first token of an answer, from when it began with it.
+    pub ttft_ns: Option<u64>,
+    /// The most that it wants between two tokens.
+    pub tpot_ns: Option<u64>,
 }
 
 impl Member {
@@ -419,6 +442,13 @@ pub const POLICIES: &[Policy] = &[
         foresees: false,
         shares: true,
         decide: throughput::decide,
+    },
+    Policy {
+        name: "tpot-first",
+        about: "tokens keep their pace; others' prompts and all else take the rest, on SMs of their own or in the gaps",
+        foresees: true,
+        shares: false,
+        decide: tpot_first::decide,
     },
 ];
 

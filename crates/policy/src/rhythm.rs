@@ -215,6 +215,7 @@ impl Learner {
             gap_ns: self.pauses.mean(),
             lasts_ns: habits.lasts_ns,
             needs: habits.needs,
+            ..Rhythm::UNKNOWN
         }
     }
 
@@ -223,7 +224,7 @@ impl Learner {
     pub fn rhythm(&self) -> Rhythm {
         let (due_ns, spread_ns) = (self.due_ns, self.spread_ns);
         let Habits { lasts_ns, needs, .. } = self.habits();
-        Rhythm { due_ns, spread_ns, gap_ns: self.pauses.mean(), lasts_ns, needs }
+        Rhythm { due_ns, spread_ns, gap_ns: self.pauses.mean(), lasts_ns, needs, ..Rhythm::UNKNOWN }
     }
 
     fn habits(&self) -> Habits {

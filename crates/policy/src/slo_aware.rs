@@ -56,7 +56,7 @@ fn switch(view: &View<'_>) -> u64 {
 }
 
 /// What may be in flight when another launch is made on a few SMs: it stays there when the step is over.
-fn room_beside(dial: Dial) -> u64 {
+pub(crate) fn room_beside(dial: Dial) -> u64 {
     const MOST_NS: u64 = 300_000;
     ahead(dial, true).min(MOST_NS)
 }

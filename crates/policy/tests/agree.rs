@@ -1,6 +1,7 @@
 //! Tenants that see the same board decide so that it fits together, whatever is on it; nobody who may not wait is held,
 //! nobody starves, and no input is too absurd for an answer.
 
+use detshare_policy::phase::Phase;
 use detshare_policy::rhythm::{Learner, Work};
 use detshare_policy::{
     Bound, Class, Decision, Dial, Lane, Launch, Member, POLICIES, Reason, Rhythm, Until, Verdict, View, decide, number,
@@ -14,8 +15,16 @@ const MS: u64 = 1_000_000;
 const LONGEST_HOLD_NS: u64 = 64 * MS;
 
 /// A best-effort tenant that has work on the GPU.
-const TRAINING: Member =
-    Member { slot: 0, class: Class::BestEffort, weight: 100, busy: true, waiting: false, rhythm: Rhythm::UNKNOWN };
+const TRAINING: Member = Member {
+    slot: 0,
+    class: Class::BestEffort,
+    weight: 100,
+    busy: true,
+    waiting: false,
+    rhythm: Rhythm::UNKNOWN,
+    ttft_ns: None,
+    tpot_ns: None,
+};
 /// A latency tenant in the middle of a step.
 const SERVER: Member = Member { slot: 1, class: Class::Latency, ..TRAINING };
 
@@ -38,7 +47,7 @@ fn members() -> impl Strategy<Value = Vec<Member>> {
     proptest::collection::btree_map(0_u8..64, one, 1..12).prop_map(|members| {
         let member = |(slot, (urgent, weight, busy, waiting))| {
             let class = if urgent { Class::Latency } else { Class::BestEffort };
-            Member { slot, class, weight, busy, waiting, rhythm: Rhythm::UNKNOWN }
+            Member { slot, class, weight, busy, waiting, ..TRAINING }
         };
         members.into_iter().map(member).collect()
     })
@@ -49,6 +58,10 @@ fn duration() -> impl Strategy<Value = u64> {
     prop_oneof![0..300_000_u64, 0..5 * MS, 0..300 * MS]
 }
 
+fn option_of_duration() -> impl Strategy<Value = Option<u64>> {
+    proptest::option::of(duration())
+}
+
 /// What can be known of a tenant's steps around a time.
 fn rhythm(now_ns: u64) -> impl Strategy<Value = Rhythm> {
     let due = prop_oneof![
@@ -56,8 +69,14 @@ fn rhythm(now_ns: u64) -> impl Strategy<Value = Rhythm> {
         (duration(), any::<bool>()).prop_map(move |(ns, late)| Some(if late { now_ns - ns } else { now_ns + ns })),
     ];
     let needs = prop_oneof![Just(Rhythm::ALL), 1..=Rhythm::ALL];
-    (due, 0..700_000_u64, duration(), duration(), needs)
-        .prop_map(|(due_ns, spread_ns, gap_ns, lasts_ns, needs)| Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, needs })
+    let phase = (0..3_u8).prop_map(Phase::from_number);
+    let known = (due, 0..700_000_u64, duration(), duration(), needs);
+    (known, phase, duration(), duration()).prop_map(
+        move |((due_ns, spread_ns, gap_ns, lasts_ns, needs), phase, pace_ns, begun)| {
+            let begun_ns = now_ns - begun;
+            Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, begun_ns }
+        },
+    )
 }
 
 fn launch() -> impl Strategy<Value = Launch> {
@@ -107,9 +126,13 @@ fn moment() -> impl Strategy<Value = Moment> {
     (members(), started..2 * started).prop_flat_map(|(members, now_ns)| {
         let rhythms = proptest::collection::vec(rhythm(now_ns), members.len());
         let flags = (any::<bool>(), any::<bool>());
-        (rhythms, flags, duration(), 0..=1_000_u32, 0..=300_u32, 0..=1_000_u16).prop_map(
-            move |(rhythms, (lanes, quarantined), in_flight_ns, share, least_share, dial)| {
-                let known = members.iter().zip(rhythms).map(|(member, rhythm)| Member { rhythm, ..*member });
+        let objectives = proptest::collection::vec((option_of_duration(), option_of_duration()), members.len());
+        let known = (rhythms, objectives);
+        (known, flags, duration(), 0..=1_000_u32, 0..=300_u32, 0..=1_000_u16).prop_map(
+            move |((rhythms, objectives), (lanes, quarantined), in_flight_ns, share, least_share, dial)| {
+                let known = members.iter().zip(rhythms.into_iter().zip(objectives));
+                let known =
+                    known.map(|(member, (rhythm, (ttft_ns, tpot_ns)))| Member { rhythm, ttft_ns, tpot_ns, ..*member });
                 let mut others: Vec<Member> = known.collect();
                 let me = others.remove(0);
                 let dial = Dial::new(dial);
@@ -254,13 +277,16 @@ proptest! {
     #[test]
     fn latency_tenants_are_not_held(mut moment in moment(), launch in launch()) {
         moment.me.class = Class::Latency;
-        for policy in ["slo-aware", "throughput"] {
+        for policy in ["slo-aware", "throughput", "tpot-first"] {
             let verdict = decide(numbered(policy), &launch, &moment.view());
             let Decision::Run(lane) = verdict.decision else { panic!("{policy}: {verdict:?}") };
             let has = sms(lane).len();
             let needed = (WIDTH * moment.me.rhythm.needs).div_ceil(Rhythm::ALL);
-            prop_assert!(has >= usize::try_from(needed).unwrap(), "{}: {} SMs of {}", policy, has, needed);
-            prop_assert!(verdict.reason == Reason::Apart || lane == Lane::Full, "{}: {:?}", policy, verdict);
+            // Where tokens keep their pace, others' prompts and theirs have half of the SMs each.
+            let has_half = policy == "tpot-first" && verdict.reason == Reason::Turn && has >= 64;
+            prop_assert!(has_half || has >= usize::try_from(needed).unwrap(), "{}: {} SMs of {}", policy, has, needed);
+            let is_apart = verdict.reason == Reason::Apart || has_half;
+            prop_assert!(is_apart || lane == Lane::Full, "{}: {:?}", policy, verdict);
         }
     }
 
@@ -283,7 +309,7 @@ proptest! {
     fn whoever_is_below_its_least_share_runs(mut moment in moment(), launch in launch()) {
         moment.share = moment.share.min(299);
         moment.least_share = moment.share + 1;
-        for policy in ["slo-aware", "throughput"] {
+        for policy in ["slo-aware", "throughput", "tpot-first"] {
             let verdict = decide(numbered(policy), &launch, &moment.view());
             let runs = matches!(verdict.decision, Decision::Run(_));
             prop_assert!(runs || verdict.reason == Reason::InFlight, "{}: {:?}", policy, verdict);
@@ -328,12 +354,25 @@ fn wild_u32() -> impl Strategy<Value = u32> {
 }
 
 fn wild_member() -> impl Strategy<Value = Member> {
-    let rhythm = (proptest::option::of(wild()), wild(), wild(), wild(), wild_u32())
-        .prop_map(|(due_ns, spread_ns, gap_ns, lasts_ns, needs)| Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, needs });
+    let rhythm = (proptest::option::of(wild()), wild(), wild(), wild(), wild_u32()).prop_map(
+        |(due_ns, spread_ns, gap_ns, lasts_ns, needs)| {
+            let phase = Phase::from_number(u8::try_from(needs % 3).unwrap_or(0));
+            Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns: gap_ns, begun_ns: lasts_ns }
+        },
+    );
     (any::<u8>(), any::<bool>(), wild_u32(), any::<bool>(), any::<bool>(), rhythm).prop_map(
         |(slot, urgent, weight, busy, waiting, rhythm)| {
             let class = if urgent { Class::Latency } else { Class::BestEffort };
-            Member { slot, class, weight, busy, waiting, rhythm }
+            Member {
+                slot,
+                class,
+                weight,
+                busy,
+                waiting,
+                rhythm,
+                ttft_ns: rhythm.due_ns,
+                tpot_ns: Some(rhythm.spread_ns),
+            }
         },
     )
 }
@@ -425,18 +464,18 @@ fn launches_beside(server: impl Fn(u64) -> Member, policy: &str, dial: Dial, lon
 fn nobody_starves() {
     let always_busy = |_| SERVER;
     let always_due = |now_ns| {
-        let rhythm = Rhythm { due_ns: Some(now_ns + 1), spread_ns: 0, gap_ns: MS, lasts_ns: MS, needs: Rhythm::ALL };
+        let rhythm = Rhythm { due_ns: Some(now_ns + 1), spread_ns: 0, gap_ns: MS, lasts_ns: MS, ..Rhythm::UNKNOWN };
         Member { busy: false, rhythm, ..SERVER }
     };
     let always_late = |now_ns| {
-        let rhythm = Rhythm { due_ns: Some(now_ns), spread_ns: 500_000, gap_ns: MS, lasts_ns: MS, needs: Rhythm::ALL };
+        let rhythm = Rhythm { due_ns: Some(now_ns), spread_ns: 500_000, gap_ns: MS, lasts_ns: MS, ..Rhythm::UNKNOWN };
         Member { busy: false, rhythm, ..SERVER }
     };
     let servers: [&dyn Fn(u64) -> Member; 3] = [&always_busy, &always_due, &always_late];
     for server in servers {
         for dial in [0, 250, 1_000].map(Dial::new) {
             // By what the policies say alone. `exclusive` means what it says; there, only the longest hold helps.
-            for policy in ["slo-aware", "fair", "throughput"] {
+            for policy in ["slo-aware", "fair", "throughput", "tpot-first"] {
                 let launches = launches_beside(server, policy, dial, u64::MAX / 2);
                 assert!(launches >= 2_000, "{policy} at {dial:?}: {launches} launches in 2 s");
             }
@@ -480,7 +519,7 @@ fn with_step_due(due_us: u64, dial: u16) -> Verdict {
         spread_ns: 20_000,
         gap_ns: 5 * MS,
         lasts_ns: MS,
-        needs: Rhythm::ALL,
+        ..Rhythm::UNKNOWN
     };
     let server = [Member { busy: false, rhythm, ..SERVER }];
     let launch = Launch { lasts_ns: Some(300_000), bound: Some(Bound::Compute) };
@@ -505,7 +544,7 @@ fn a_launch_runs_before_a_step_if_it_will_be_over() {
 
 /// A server whose steps make use of so many thousandths of the GPU, and of what beside it a training decides.
 fn with_needs(needs: u32, dial: u16) -> [Verdict; 2] {
-    let rhythm = Rhythm { due_ns: None, spread_ns: 0, gap_ns: 5 * MS, lasts_ns: 10 * MS, needs };
+    let rhythm = Rhythm { due_ns: None, spread_ns: 0, gap_ns: 5 * MS, lasts_ns: 10 * MS, needs, ..Rhythm::UNKNOWN };
     let server = Member { rhythm, ..SERVER };
     [(server, TRAINING), (TRAINING, server)].map(|(me, other)| {
         let others = [other];
@@ -538,9 +577,64 @@ fn who_needs_all_of_the_gpu_is_made_way_for_beside_one_who_does_not() {
     assert_eq!((beside(&[idle, SERVER]), beside(&[idle])), (Reason::Busy, Reason::Beside));
 }
 
+/// Two LLM servers and a training, and what `tpot-first` says to each: the first decodes, the second is in that phase.
+fn beside_decoding(phase: Phase, tpot_ns: Option<u64>) -> [Verdict; 3] {
+    let rhythm = Rhythm { phase: Phase::Decode, pace_ns: 4 * MS, begun_ns: 90 * MS, ..Rhythm::UNKNOWN };
+    let decoding = Member { slot: 1, rhythm, tpot_ns, ..SERVER };
+    let second = Member { slot: 2, rhythm: Rhythm { phase, ..rhythm }, ttft_ns: Some(40 * MS), ..decoding };
+    let training = Member { busy: false, ..TRAINING };
+    let all = [decoding, second, training];
+    core::array::from_fn(|me| {
+        let others: Vec<Member> = (0..3).filter(|other| *other != me).map(|other| all[other]).collect();
+        decide(
+            numbered("tpot-first"),
+            &Launch { lasts_ns: Some(300_000), bound: None },
+            &seen(100 * MS, all[me], &others),
+        )
+    })
+}
+
+#[test]
+fn tokens_and_others_prompts_have_half_of_the_sms_each() {
+    let [decoding, prefill, training] = beside_decoding(Phase::Prefill, None);
+    assert_eq!(decoding.decision, Decision::Run(Lane::Front { split: 3 }));
+    assert_eq!(prefill.decision, Decision::Run(Lane::Rest { split: 3 }));
+    assert_eq!(training.reason, Reason::Busy, "it waits for both");
+    // Two that decode take what they need of the bandwidth, each on all SMs.
+    let [one, other, _] = beside_decoding(Phase::Decode, None);
+    assert_eq!((one.decision, other.decision), (Decision::Run(Lane::Full), Decision::Run(Lane::Full)));
+    let [one, other, _] = beside_decoding(Phase::Unknown, None);
+    assert_eq!((one.decision, other.decision), (Decision::Run(Lane::Full), Decision::Run(Lane::Full)));
+}
+
+#[test]
+fn a_prompt_whose_first_token_is_late_has_all_sms() {
+    let rhythm = Rhythm { phase: Phase::Prefill, begun_ns: 100 * MS, ..Rhythm::UNKNOWN };
+    let prefill = Member { slot: 2, rhythm, ttft_ns: Some(40 * MS), ..SERVER };
+    let decoding = [Member { rhythm: Rhythm { phase: Phase::Decode, ..Rhythm::UNKNOWN }, ..SERVER }];
+    let at = |now_ns| decide(numbered("tpot-first"), &Launch::UNKNOWN, &seen(now_ns, prefill, &decoding)).decision;
+    assert_eq!(at(119 * MS), Decision::Run(Lane::Rest { split: 3 }));
+    assert_eq!(at(121 * MS), Decision::Run(Lane::Full));
+}
+
+#[test]
+fn where_tokens_have_time_training_has_half_of_the_sms() {
+    let [decoding, other, training] = beside_decoding(Phase::Decode, Some(8 * MS));
+    assert_eq!(training.decision, Decision::Run(Lane::Rest { split: 3 }));
+    assert_eq!(
+        (decoding.decision, other.decision),
+        (Decision::Run(Lane::Full), Decision::Run(Lane::Full)),
+        "it is idle now"
+    );
+    let [_, _, training] = beside_decoding(Phase::Decode, Some(8 * MS - 1));
+    assert_eq!(training.reason, Reason::Busy, "they need more than half of what they have");
+    let [_, _, training] = beside_decoding(Phase::Prefill, Some(8 * MS));
+    assert_eq!(training.reason, Reason::Busy, "a prompt waits for nobody");
+}
+
 #[test]
 fn a_step_that_does_not_come_is_not_waited_for() {
-    let rhythm = Rhythm { due_ns: Some(MS), spread_ns: 20_000, gap_ns: 5 * MS, lasts_ns: MS, needs: Rhythm::ALL };
+    let rhythm = Rhythm { due_ns: Some(MS), spread_ns: 20_000, gap_ns: 5 * MS, lasts_ns: MS, ..Rhythm::UNKNOWN };
     let server = [Member { busy: false, rhythm, ..SERVER }];
     let launch = Launch { lasts_ns: Some(300_000), bound: None };
     let at = |now_ns| decide(numbered("slo-aware"), &launch, &seen(now_ns, TRAINING, &server)).decision;

@@ -20,10 +20,11 @@ use core::cell::RefCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use detshare_board::{
-    Class, Entry, Epoch, Noted, Outlook, SLOTS, SPIN, SlotState, SplitLadder, Step, TenantView, Watch, clock,
-    wait_spinning,
+    Class, Entry, Epoch, Noted, Objective, Outlook, SLOTS, SPIN, SlotState, SplitLadder, Step, TenantView, Watch,
+    clock, wait_spinning,
 };
 use detshare_policy::account::Share;
+use detshare_policy::phase::Phase;
 use detshare_policy::{Decision, Dial, Lane, Launch, Member, Reason, Rhythm, Until, View, decide, policy};
 
 /// How long a hold sleeps at most before it looks again: at its own work, whose end others may be waiting for, and whether
@@ -51,6 +52,8 @@ struct Said {
     members: Vec<Member>,
     /// Whether the policy wants to know what a launch will take: it does if somebody is to be kept from harm.
     foresees: bool,
+    /// Whether it wants to know what latency tenants are about to do.
+    looks_ahead: bool,
 }
 
 thread_local! {
@@ -331,6 +334,7 @@ impl Said {
             others: Vec::new(),
             members: Vec::new(),
             foresees: false,
+            looks_ahead: false,
         }
     }
 
@@ -379,10 +383,11 @@ impl Said {
         let foresees = policy(self.policy).is_some_and(|policy| policy.foresees);
         self.foresees = foresees && self.entry.class == Class::BestEffort && someone_is_urgent;
         HOT.foresees.store(self.foresees, Ordering::Relaxed);
+        self.looks_ahead = foresees && someone_is_urgent;
+        let is_looked_after = foresees && self.entry.class == Class::Latency && !self.others.is_empty();
         let someone_makes_way = self.others.iter().any(|(_, entry)| entry.class == Class::BestEffort);
-        let is_looked_after = foresees && self.entry.class == Class::Latency && someone_makes_way;
         HOT.looked_after.store(is_looked_after, Ordering::Relaxed);
-        beckon::set_wanted(is_looked_after);
+        beckon::set_wanted(is_looked_after && someone_makes_way);
         if self.others.is_empty() && !self.entry.paused && !torn && !record::is_on() {
             let word = membership.daemon.epoch_word();
             HOT.freedom.begin(word, epoch.number(), || membership.roster() == roster);
@@ -408,7 +413,7 @@ impl Said {
         self.members.clear();
         for (slot, entry) in &self.others {
             let view = &membership.others[*slot];
-            let rhythm = if self.foresees { rhythm(view.outlook(now_ns)) } else { Rhythm::UNKNOWN };
+            let rhythm = if self.looks_ahead { rhythm(view.outlook(now_ns)) } else { Rhythm::UNKNOWN };
             let slot = u8::try_from(*slot).unwrap_or(0);
             self.members.push(member(slot, entry, view.step(), view.is_holding(), rhythm));
         }
@@ -448,8 +453,9 @@ impl Asked {
 }
 
 fn rhythm(outlook: Outlook) -> Rhythm {
-    let Outlook { due, spread_ns, gap_ns, lasts_ns, needs } = outlook;
-    Rhythm { due_ns: due, spread_ns, gap_ns, lasts_ns, needs }
+    let Outlook { due, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, begun } = outlook;
+    let phase = Phase::from_number(phase);
+    Rhythm { due_ns: due, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, begun_ns: begun }
 }
 
 fn member(slot: u8, entry: &Entry, step: Step, waiting: bool, rhythm: Rhythm) -> Member {
@@ -457,7 +463,8 @@ fn member(slot: u8, entry: &Entry, step: Step, waiting: bool, rhythm: Rhythm) ->
         Class::Latency => detshare_policy::Class::Latency,
         Class::BestEffort => detshare_policy::Class::BestEffort,
     };
-    Member { slot, class, weight: entry.weight, busy: step.is_busy(), waiting, rhythm }
+    let Objective { ttft_ns, tpot_ns, .. } = entry.objective;
+    Member { slot, class, weight: entry.weight, busy: step.is_busy(), waiting, rhythm, ttft_ns, tpot_ns }
 }
 
 /// The number of a lane here: splits are told by their width. One that is not there, or not ready yet, is `full`.

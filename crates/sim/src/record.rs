@@ -127,7 +127,17 @@ pub fn trace(text: &str, name: &str, class: Class) -> Result<Trace, RecordError>
     });
     let name = if name.is_empty() { own_name } else { name.to_string() };
     let name = if name.is_empty() { "tenant".to_string() } else { name };
-    let tenant = Tenant { name, class, weight: 100, queue: 1_024, waits: true, steps: kept, arrivals };
+    let tenant = Tenant {
+        name,
+        class,
+        weight: 100,
+        queue: 1_024,
+        waits: true,
+        steps: kept,
+        arrivals,
+        ttft_ns: None,
+        tpot_ns: None,
+    };
     Ok(Trace { version: VERSION, gpu: Gpu { name: String::new(), sms }, kernels: known, tenants: vec![tenant] })
 }
 

@@ -64,6 +64,8 @@ fn beside_training(step: Kernel, arrivals: Arrivals) -> Trace {
         waits: true,
         steps: vec![vec![Launch { kernel: 0, gap_ns: 0 }]],
         arrivals: Some(arrivals),
+        ttft_ns: None,
+        tpot_ns: None,
     };
     let mut kernels = vec![step];
     let training = training(&mut kernels);
@@ -115,6 +117,8 @@ fn training(kernels: &mut Vec<Kernel>) -> Tenant {
         waits: true,
         steps: vec![step],
         arrivals: None,
+        ttft_ns: None,
+        tpot_ns: None,
     }
 }
 

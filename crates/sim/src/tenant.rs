@@ -4,6 +4,7 @@ use crate::random::Random;
 use crate::speed::{Model, Sms};
 use crate::trace::{self, Arrivals};
 use detshare_policy::account::{Flight, Share};
+use detshare_policy::phase::{Phase, Phases};
 use detshare_policy::rhythm::{Learner, Work};
 use detshare_policy::{Class, Member, Reason, Rhythm};
 
@@ -79,6 +80,8 @@ pub(crate) struct Tenant<'a> {
     changed_ns: u64,
     learner: Learner,
     rhythm: Rhythm,
+    phases: Phases,
+    launches_of_step: u32,
     /// What the GPU has to do in the step that is under way.
     pub(crate) work: Work,
     // What it knows of itself.
@@ -122,6 +125,8 @@ impl<'a> Tenant<'a> {
             changed_ns: 0,
             learner: Learner::new(),
             rhythm: Rhythm::UNKNOWN,
+            phases: Phases::new(),
+            launches_of_step: 0,
             work: Work::NONE,
             flight: Flight::none(),
             share: Share::FULL,
@@ -188,6 +193,7 @@ impl<'a> Tenant<'a> {
             (self.busy, self.changed_ns) = (true, now_ns);
             if self.class == Class::Latency {
                 self.learner.began(now_ns);
+                self.rhythm.begun_ns = now_ns;
             }
         }
     }
@@ -198,8 +204,24 @@ impl<'a> Tenant<'a> {
         if self.class == Class::Latency {
             let work = core::mem::replace(&mut self.work, Work::NONE);
             self.learner.ended(now_ns, Some(work));
-            self.rhythm = self.learner.rhythm();
+            let phase = self.phases.ended(0, self.launches_of_step);
+            self.launches_of_step = 0;
+            let (begun_ns, phase) = (self.rhythm.begun_ns, self.published(phase));
+            self.rhythm = Rhythm { begun_ns, phase, pace_ns: self.phases.pace_ns(), ..self.learner.rhythm() };
         }
+    }
+
+    /// A latency tenant launches something: it is part of what the step has to do, which tells what it is.
+    pub(crate) fn launches(&mut self, kernel: usize, all_ns: u64, ran_ns: u64) {
+        self.work.add(all_ns, ran_ns);
+        self.launches_of_step += 1;
+        let phase = self.phases.launched(u64::try_from(kernel).unwrap_or(0), all_ns);
+        self.rhythm.phase = self.published(phase);
+    }
+
+    /// Others are told what steps are of one whose steps are of two kinds.
+    fn published(&self, phase: Phase) -> Phase {
+        if self.phases.has_both() { phase } else { Phase::Unknown }
     }
 
     /// Whether it wants the GPU, in truth.
@@ -222,6 +244,8 @@ impl<'a> Tenant<'a> {
             busy: self.busy == has_been_seen,
             waiting: self.is_waiting(),
             rhythm: self.rhythm,
+            ttft_ns: self.trace.ttft_ns,
+            tpot_ns: self.trace.tpot_ns,
         }
     }
 
@@ -273,6 +297,8 @@ mod tests {
             waits: true,
             steps: vec![vec![trace::Launch { kernel: 0, gap_ns: 0 }]],
             arrivals: Some(arrivals),
+            ttft_ns: None,
+            tpot_ns: None,
         }
     }
 

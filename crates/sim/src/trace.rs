@@ -135,6 +135,12 @@ pub struct Tenant {
     /// When a latency tenant's requests come, of which each is a step. A best-effort tenant goes on by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<Arrivals>,
+    /// What an LLM server wants: its first token this long after it began with a request, at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttft_ns: Option<u64>,
+    /// And at most so long between two tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tpot_ns: Option<u64>,
 }
 
 /// How urgent a tenant's work is.

@@ -15,7 +15,7 @@ use measured::{Measured, compare};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const WAYS: [&str; 6] = ["time-slicing", "mps", "throughput", "fair", "exclusive", "slo-aware"];
+const WAYS: [&str; 7] = ["time-slicing", "mps", "throughput", "fair", "exclusive", "slo-aware", "tpot-first"];
 
 /// Simulate how recorded programs would share a GPU
 ///

@@ -18,6 +18,7 @@ const A_WHILE: Duration = Duration::from_millis(60);
 const EXCLUSIVE: u32 = 0;
 const FAIR: u32 = 1;
 const SLO_AWARE: u32 = 2;
+const TPOT_FIRST: u32 = 4;
 /// As the policy numbers its reasons.
 const BESIDE: u8 = 4;
 const BUSY: u8 = 9;
@@ -321,6 +322,28 @@ fn short_steps_and_long_ones_are_told_apart() {
     let _other = office.introduce(&admitted, Class::BestEffort);
     until("a long one is known in company", || phase(&mut program, "many:200") == prefill);
     until("a short one is known in company", || phase(&mut program, "many:2") == decode);
+    program.ends();
+}
+
+/// Under `tpot-first` a prompt leaves half of the SMs to another's tokens, and has all of them when nobody decodes.
+#[test]
+fn a_prompt_makes_room_for_anothers_tokens() {
+    let (decode, prefill) = (1, 2);
+    let (office, mut program, admitted) = joined(&[], |_| ());
+    office.daemon.set_policy(TPOT_FIRST);
+    let other = office.introduce(&admitted, Class::Latency);
+    let step = |program: &mut Program, step: &str| {
+        program.does(&[step, "stream"]);
+        let state = admitted.view.read(clock::now());
+        (state.phase, state.lane_width)
+    };
+    (0..20).for_each(|_| _ = step(&mut program, "many:2"));
+    until("a long step is known", || step(&mut program, "many:200").0 == prefill);
+    other.set_phase(decode, 4_000_000);
+    other.launch();
+    until("it makes room", || step(&mut program, "many:200") == (prefill, 68));
+    assert!(other.finish(other.launched(), 0));
+    until("it has all SMs", || step(&mut program, "many:200") == (prefill, 132));
     program.ends();
 }
 

@@ -98,7 +98,8 @@ fn tenant(kernels: usize) -> impl Strategy<Value = Tenant> {
     (steps, proptest::option::of(arrivals()), 1..=10_000_u32, 1..30_u32, any::<bool>()).prop_map(
         |(steps, arrivals, weight, queue, waits)| {
             let class = if arrivals.is_some() { Class::Latency } else { Class::BestEffort };
-            Tenant { name: String::new(), class, weight, queue, waits, steps, arrivals }
+            let (ttft_ns, tpot_ns) = (None, arrivals.as_ref().map(|_| u64::from(weight) * 10_000));
+            Tenant { name: String::new(), class, weight, queue, waits, steps, arrivals, ttft_ns, tpot_ns }
         },
     )
 }
