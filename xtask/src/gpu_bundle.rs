@@ -53,6 +53,8 @@ const CHECKS: &str = r#"[
   "command": ["sh", "-c", "D=$(mktemp -d); export DETSHARE_DIR=$D/run; echo 'isolation = \"process\"' > $D/c.toml; bin/detshare up --config $D/c.toml; bin/move_cost --driver {driver} --shim {shim} --daemon $DETSHARE_DIR --out {out}; code=$?; bin/detshare down; rm -r $D; exit $code"]},
  {"name": "decode_cost", "timed": true, "timeout_s": 240,
   "command": ["python3", "decode_cost.py", "--shim", "{shim}", "--out", "{out}"]},
+ {"name": "profile_accuracy", "timed": true, "timeout_s": 240,
+  "command": ["python3", "profile_accuracy.py", "--detshare", "bin/detshare", "--out", "{out}"]},
  {"name": "tenant_latency", "timed": true, "timeout_s": 120,
   "command": ["bin/tenant_latency", "--driver", "{driver}", "--shim", "{shim}", "--out", "{out}"]},
  {"name": "tenants", "timed": true, "timeout_s": 300,
@@ -112,7 +114,15 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
     }
     copy_all(&root().join("crates/softgpu/tests/instructions/cases"), "ptx", &folder.join("cases"))?;
     std::fs::write(folder.join("bin/checks.json"), checks())?;
-    let scripts = ["run.py", "decode_cost.py", "tenants.py", "mps_restart.py", "daemon_under_test.py", "sharing.py"];
+    let scripts = [
+        "run.py",
+        "decode_cost.py",
+        "profile_accuracy.py",
+        "tenants.py",
+        "mps_restart.py",
+        "daemon_under_test.py",
+        "sharing.py",
+    ];
     for script in scripts {
         std::fs::copy(root().join("bench/gpu").join(script), folder.join(script))?;
     }
