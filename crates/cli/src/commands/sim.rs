@@ -1,5 +1,7 @@
 //! `detshare sim`: recorded programs share a model of a GPU, in every way, in seconds.
 
+mod measured;
+
 use crate::exit;
 use crate::quantity;
 use crate::table::{self, Align, Format, OutputError};
@@ -9,7 +11,8 @@ use detshare_sim::record::together;
 use detshare_sim::report::Report;
 use detshare_sim::trace::{Trace, TraceError};
 use detshare_sim::{Settings, Simulator, Way};
-use std::path::PathBuf;
+use measured::{Measured, compare};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const WAYS: [&str; 6] = ["time-slicing", "mps", "throughput", "fair", "exclusive", "slo-aware"];
@@ -40,6 +43,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 
+    /// What was measured: `results.json` of a `detshare bench`, to be compared by the names of ways and tenants
+    #[arg(long, value_name = "FILE")]
+    measured: Option<PathBuf>,
+
     /// How to print it
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     format: Format,
@@ -56,6 +63,8 @@ pub(crate) enum SimError {
     File { path: PathBuf, source: std::io::Error },
     #[error("{} is no trace: {source}; make one with `detshare record`", .path.display())]
     Trace { path: PathBuf, source: TraceError },
+    #[error("{} is no result of a benchmark: {source}; take `results.json` of a `detshare bench`", .path.display())]
+    Measured { path: PathBuf, source: serde_json::Error },
     #[error("these traces cannot be simulated: {0}")]
     Simulator(#[from] detshare_sim::Error),
     #[error(transparent)]
@@ -65,20 +74,28 @@ pub(crate) enum SimError {
 impl SimError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::File { .. } | Self::Trace { .. } | Self::Simulator(_) => exit::FILES,
+            Self::File { .. } | Self::Trace { .. } | Self::Measured { .. } | Self::Simulator(_) => exit::FILES,
             Self::Output(error) => error.exit_code(),
         }
     }
+}
+
+fn read(path: &Path) -> Result<String, SimError> {
+    std::fs::read_to_string(path).map_err(|source| SimError::File { path: path.to_path_buf(), source })
 }
 
 /// Simulates each way, and prints what came of it.
 pub(crate) fn run(arguments: Arguments) -> Result<u8, SimError> {
     let mut traces = Vec::new();
     for path in &arguments.traces {
-        let text = std::fs::read_to_string(path).map_err(|source| SimError::File { path: path.clone(), source })?;
+        let text = read(path)?;
         let trace = Trace::from_json(&text).map_err(|source| SimError::Trace { path: path.clone(), source })?;
         traces.push(trace);
     }
+    let measured = arguments.measured.as_ref().map(|path| {
+        serde_json::from_str(&read(path)?).map_err(|source| SimError::Measured { path: path.clone(), source })
+    });
+    let measured: Option<Measured> = measured.transpose()?;
     let Some(trace) = together(traces) else { return Ok(0) };
     let usual = || WAYS.iter().filter_map(|name| Way::named(name)).collect();
     let ways: Vec<Way> = if arguments.ways.is_empty() { usual() } else { arguments.ways.clone() };
@@ -93,10 +110,15 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, SimError> {
     let simulator = Simulator::new(&trace, settings)?;
     let reports: Vec<Report> = ways.into_iter().map(|way| simulator.run(way)).collect();
     let rows: Vec<_> = reports.iter().flat_map(rows).collect();
-    table::print(&match arguments.format {
-        Format::Table => table::columns(HEADINGS, &rows),
-        Format::Json => table::json(&reports),
-        Format::Csv => table::csv(HEADINGS.map(|(heading, _)| heading), &rows),
+    let compared = measured.map(|measured| compare(&reports, &measured));
+    table::print(&match (arguments.format, &compared) {
+        (Format::Table, None) => table::columns(HEADINGS, &rows),
+        (Format::Table, Some(compared)) => {
+            format!("{}\n{}", table::columns(HEADINGS, &rows), measured::table(compared))
+        }
+        (Format::Json, None) => table::json(&reports),
+        (Format::Json, Some(compared)) => table::json(&serde_json::json!({ "reports": reports, "compared": compared })),
+        (Format::Csv, _) => table::csv(HEADINGS.map(|(heading, _)| heading), &rows),
     })?;
     Ok(0)
 }
