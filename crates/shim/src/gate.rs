@@ -35,7 +35,7 @@ const DEEP_SLEEP: Duration = Duration::from_millis(5);
 /// A hold is awake from so long before the end that it waits for is expected, until so long after it. A timer is up to 50 µs
 /// late by itself, and a core may take as long again to come out of its sleep.
 const BEFORE: Duration = Duration::from_micros(200);
-const AFTER: Duration = Duration::from_micros(300);
+const AFTER: Duration = Duration::from_micros(100);
 
 /// What the daemon has said, as one thread last read it.
 struct Said {
