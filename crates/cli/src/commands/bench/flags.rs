@@ -1,7 +1,9 @@
 //! The flags of `detshare bench`, and what they resolve to.
 
 use super::arm::{self, Arm, ArmError, Way};
+use super::llm_flags::{LlmArguments, LlmFlagsError, LlmSettings, Offered};
 use super::scenario::{self, Device, Scenario};
+use crate::exit;
 use crate::table::Format;
 use clap::{Args, ValueEnum, value_parser};
 use std::path::PathBuf;
@@ -73,6 +75,27 @@ pub(crate) struct Arguments {
     /// How to print the result
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     format: Format,
+
+    #[command(flatten)]
+    llm: LlmArguments,
+}
+
+/// Why the flags make no sense.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FlagsError {
+    #[error(transparent)]
+    Arm(#[from] ArmError),
+    #[error(transparent)]
+    Llm(#[from] LlmFlagsError),
+}
+
+impl FlagsError {
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Arm(_) => exit::USAGE,
+            Self::Llm(error) => error.exit_code(),
+        }
+    }
 }
 
 /// What keeps tenants apart.
@@ -102,14 +125,27 @@ pub(crate) struct Settings {
     pub(crate) out: PathBuf,
     pub(crate) limit: Duration,
     pub(crate) format: Format,
+    /// Where the scenario has LLM servers.
+    pub(crate) llm: Option<LlmSettings>,
 }
 
 impl TryFrom<Arguments> for Settings {
-    type Error = ArmError;
+    type Error = FlagsError;
 
-    fn try_from(arguments: Arguments) -> Result<Self, ArmError> {
-        let Arguments { scenario, arms, rounds, seconds, aggressiveness, isolation, workloads, out, limit, format } =
-            arguments;
+    fn try_from(arguments: Arguments) -> Result<Self, FlagsError> {
+        let Arguments {
+            scenario,
+            arms,
+            rounds,
+            seconds,
+            aggressiveness,
+            isolation,
+            workloads,
+            out,
+            limit,
+            format,
+            llm,
+        } = arguments;
         let isolation = isolation.map(|isolation| match isolation {
             Isolation::Mps => "mps",
             Isolation::Process => "process",
@@ -117,6 +153,7 @@ impl TryFrom<Arguments> for Settings {
         Ok(Self {
             scenario,
             arms: arm::choose(scenario, &arms)?,
+            llm: LlmSettings::resolve(scenario, llm, !aggressiveness.is_empty())?,
             rounds: usize::try_from(rounds).unwrap_or(1),
             seconds: seconds.unwrap_or(scenario.seconds),
             aggressiveness,
@@ -136,6 +173,14 @@ impl Settings {
             Device::Gpu => "mps",
             Device::Soft => "auto",
         })
+    }
+
+    /// The loads at which all arms are run; where there are none, once.
+    pub(crate) fn loads(&self) -> Vec<Option<f64>> {
+        match self.llm.as_ref().map(|llm| &llm.offered) {
+            Some(Offered::Loads(loads)) => loads.iter().copied().map(Some).collect(),
+            Some(Offered::Rates(_)) | None => vec![None],
+        }
     }
 
     /// The levels at which an arm is measured; none is one of them: as it is.
@@ -199,6 +244,14 @@ mod tests {
         let levels: Vec<_> = settings.arms.iter().map(|arm| (arm.name, settings.levels(arm).len())).collect();
         assert_eq!(levels, [("alone", 1), ("detshare-alone", 1), ("fair", 3), ("exclusive", 1)]);
         assert_eq!(resolved("small --aggressiveness 2"), Err(ErrorKind::ValueValidation));
+    }
+
+    #[test]
+    fn arms_are_run_at_each_load() {
+        assert_eq!(resolved("small").unwrap().loads(), [None]);
+        assert_eq!(resolved("llm-train").unwrap().loads(), [Some(0.5)]);
+        assert_eq!(resolved("llm-train --loads 0.3,0.5").unwrap().loads(), [Some(0.3), Some(0.5)]);
+        assert_eq!(resolved("llm-train --rates 2").unwrap().loads(), [None]);
     }
 
     #[test]
