@@ -134,7 +134,8 @@ def read_arrivals(options):
         all_arrivals = llm_trace.read_trace(options.trace)
         if options.skip >= len(all_arrivals):
             raise llm_trace.BadTrace(
-                f"{options.trace}: has {len(all_arrivals)} requests; give a smaller --skip"
+                f"{options.trace}: has {len(all_arrivals)} requests, and the first {options.skip} are left out; "
+                "give a longer trace or a smaller --skip"
             )
     else:
         source = {"kind": "synthetic", "like": options.synthetic, "rate": options.rate, "seed": options.seed}

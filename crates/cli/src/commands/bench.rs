@@ -7,6 +7,10 @@
 //! figures (`figures.rs`) and is compared with what they computed alone (`identity.rs`). Over the rounds that makes a
 //! summary (`summary.rs`), a report (`report.rs`, `words.rs`, `page.rs`) and plots (`plot.rs`).
 //!
+//! LLM servers are sent the requests of a trace (`replay.rs`), as many as are a part of what they can do (`capacity.rs`). What
+//! they say (`answers.rs`) has a time for each token, and figures of its own (`service.rs`, `service_summary.rs`,
+//! `service_table.rs`).
+//!
 //! Nothing is shared with a daemon, an MPS or a configuration of the user's: all of it lies in a folder that goes in the
 //! end.
 

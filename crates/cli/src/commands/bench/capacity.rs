@@ -11,6 +11,7 @@ use super::scenario::{Program, Trace};
 use super::service;
 use super::session::SessionError;
 use crate::quantity;
+use std::borrow::Cow;
 
 impl Runner<'_> {
     /// Finds out what each server is sent at each load; nothing to do where there are no servers.
@@ -61,6 +62,15 @@ impl Runner<'_> {
     /// What servers are sent at a load.
     pub(crate) fn replays_at(&self, load: Option<f64>) -> Vec<&Replay> {
         self.replays.iter().filter(|replay| replay.load == load).collect()
+    }
+
+    /// What of a program's output has figures: all, but for the first requests of a server.
+    pub(crate) fn counted<'a>(&self, load: Option<f64>, program: &Program, output: &'a Output) -> Cow<'a, Output> {
+        let mine = self.replays.iter().find(|replay| replay.load == load && replay.program == program.name);
+        match (mine, output) {
+            (Some(replay), Output::Answers(answers)) => Cow::Owned(Output::Answers(replay.counted(answers))),
+            _ => Cow::Borrowed(output),
+        }
     }
 
     /// How a server kept to its objectives; those that nobody gave come from the first run alone.

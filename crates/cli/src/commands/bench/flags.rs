@@ -13,7 +13,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0    all arms ran, and every program computed the same bits as alone
   1    a program computed other bits than alone
-  2    an arm has no figures; what was measured is in the results
+  2    an arm has no figures; what was measured is in the results. Or what LLM servers can do could not be measured
   64   bad usage
   66   a program of the scenario was not found
   71   the system did not start or watch a process
@@ -38,8 +38,8 @@ pub(crate) struct Arguments {
 
     /// The arms to compare, separated by commas; without this, all usual ones
     ///
-    /// alone, time-slicing, mps, mps-priority, fixed-64, fixed-96, detshare-alone, or a policy; on the software GPU alone,
-    /// shared, detshare-alone, or a policy.
+    /// alone, time-slicing, mps, mps-priority (where programs of both classes run), fixed-64, fixed-96, detshare-alone, or a
+    /// policy; on the software GPU alone, shared, detshare-alone, or a policy.
     #[arg(long, value_name = "ARM,...", value_delimiter = ',')]
     arms: Vec<String>,
 

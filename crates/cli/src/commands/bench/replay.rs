@@ -1,6 +1,7 @@
 //! Which requests an LLM server is sent, and how fast: the same in every arm.
 
-use super::scenario::{Program, Trace};
+use super::answers::Answers;
+use super::scenario::{Program, Trace, WARM_UP_SECONDS};
 use super::service::Objectives;
 use crate::quantity;
 use serde::Serialize;
@@ -18,7 +19,10 @@ pub(crate) struct Replay {
     pub(crate) load: Option<f64>,
     /// What it can do alone, if that was measured: requests a second.
     pub(crate) capacity: Option<f64>,
+    /// All that are sent.
     pub(crate) requests: u32,
+    /// How many of them come first and do not count.
+    pub(crate) warm_up: u32,
     pub(crate) per_second: f64,
     /// Nothing where the server makes requests up.
     pub(crate) trace: Option<PathBuf>,
@@ -49,6 +53,7 @@ impl Replay {
             load: None,
             capacity: None,
             requests: AT_ONCE_REQUESTS,
+            warm_up: 0,
             per_second: AT_ONCE_PER_SECOND,
             trace: source.folder.map(|folder| folder.join(trace.file)),
             synthetic: trace.synthetic,
@@ -59,15 +64,19 @@ impl Replay {
         }
     }
 
-    /// The same server at so many requests a second, for so long.
+    /// The same server at so many requests a second, for so long and, before that, as long as others take to warm up.
     pub(crate) fn at_rate(&self, per_second: f64, seconds: u32) -> Self {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a number of requests, and limited"
-        )]
-        let requests = (per_second * f64::from(seconds)).round().clamp(1.0, f64::from(u32::MAX)) as u32;
-        Self { requests, per_second, ..self.clone() }
+        let warm_up = requests_in(per_second, WARM_UP_SECONDS);
+        let requests = (warm_up + requests_in(per_second, seconds)).max(1);
+        Self { requests, warm_up: warm_up.min(requests - 1), per_second, ..self.clone() }
+    }
+
+    /// What of the answers counts.
+    pub(crate) fn counted(&self, answers: &Answers) -> Answers {
+        let mut requests = answers.requests.clone();
+        let first = requests.len().min(self.warm_up as usize);
+        requests.drain(..first);
+        Answers { requests, not_arrived: answers.not_arrived, steps: Vec::new() }
     }
 
     /// The same server at a part of what it can do. Several servers share the load in equal parts.
@@ -120,7 +129,7 @@ impl Replay {
         format!(
             "{}: {} requests of {}, {rate} a second{load}; {}",
             self.program,
-            self.requests,
+            self.requests - self.warm_up,
             self.source(),
             self.limits()
         )
@@ -144,6 +153,12 @@ impl Replay {
     }
 }
 
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of requests, within its limits")]
+fn requests_in(per_second: f64, seconds: u32) -> u32 {
+    // Half of all numbers, so that two of them can be added.
+    (per_second * f64::from(seconds)).round().clamp(0.0, f64::from(u32::MAX / 2)) as u32
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::super::scenario::SCENARIOS;
@@ -158,20 +173,31 @@ pub(crate) mod tests {
     #[test]
     fn a_load_is_a_part_of_what_the_servers_can_do_together() {
         let one = replay(None).at_load(0.5, 12.0, 1, 30);
-        assert_eq!((one.requests, one.per_second), (180, 6.0));
+        assert_eq!((one.requests, one.warm_up, one.per_second), (192, 12, 6.0));
         let of_two = replay(None).at_load(0.5, 12.0, 2, 30);
-        assert_eq!((of_two.requests, of_two.per_second, of_two.capacity), (90, 3.0, Some(12.0)));
-        assert_eq!(replay(None).at_rate(0.001, 5).requests, 1);
+        assert_eq!((of_two.requests, of_two.per_second, of_two.capacity), (96, 3.0, Some(12.0)));
+        let slow = replay(None).at_rate(0.001, 5);
+        assert_eq!((slow.requests, slow.warm_up), (1, 0));
+    }
+
+    #[test]
+    fn the_first_requests_do_not_count() {
+        use super::super::answers::tests::answer;
+        let requests = (0..6).map(|index| answer(index, 0.0, 0.1, 0.1, 3)).collect();
+        let answers = Answers { requests, not_arrived: 1, steps: Vec::new() };
+        let counted = replay(None).at_rate(2.0, 1).counted(&answers);
+        assert_eq!((counted.requests.len(), counted.requests[0].index, counted.not_arrived), (2, 4, 1));
+        assert!(replay(None).at_rate(9.0, 1).counted(&answers).requests.is_empty());
     }
 
     #[test]
     fn the_server_is_told_what_to_replay() {
         let line = replay(None).at_rate(2.5, 4).arguments().join(" ");
-        assert_eq!(line, "--synthetic conversation --skip 500 --requests 10 --at-rate 2.5");
+        assert_eq!(line, "--synthetic conversation --skip 500 --requests 15 --at-rate 2.5");
         let mut with_trace = replay(Some(Path::new("/traces"))).at_rate(2.5, 4);
         with_trace.model = Some("8b");
         let line = with_trace.arguments().join(" ");
-        assert_eq!(line, "--trace /traces/azure-llm-2023-conv.csv --skip 500 --requests 10 --at-rate 2.5 --shape 8b");
+        assert_eq!(line, "--trace /traces/azure-llm-2023-conv.csv --skip 500 --requests 15 --at-rate 2.5 --shape 8b");
     }
 
     #[test]

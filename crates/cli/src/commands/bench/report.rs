@@ -380,7 +380,7 @@ fn timing(scenario: &Scenario) -> &'static str {
     match scenario.device {
         Device::Gpu if scenario.has_servers() => {
             "The programs take the times themselves. A latency counts from the arrival of a request to its last token, TTFT to \
-             its first one, time in the queue included; TPOT is the time from each token to the next. All requests of an arm \
+             its first one, time in the queue included; TPOT is the time from each token to the next. All requests after the first two seconds \
              count, and all arms have the same ones."
         }
         Device::Gpu => {

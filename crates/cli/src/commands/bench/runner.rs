@@ -296,10 +296,11 @@ impl<'a> Runner<'a> {
         let common = Window::of(&outputs).ok_or(SessionError::NoWindow)?;
         for (program, output) in programs.iter().zip(&done.outputs) {
             let bits = self.identity(arm, load, program, output);
+            let output = self.counted(load, program, output);
             for (number, stretch) in stretches.iter_mut().enumerate() {
                 let window = done.windows.get(number).and_then(|window| window.within(common));
-                let mut figures = window.and_then(|window| figures(output, window));
-                self.hold_to_objectives(arm, load, program, output, &mut figures);
+                let mut figures = window.and_then(|window| figures(&output, window));
+                self.hold_to_objectives(arm, load, program, &output, &mut figures);
                 let bits = bits.clone();
                 stretch.programs.push(ProgramRun { program: program.name, class: program.class, figures, bits });
             }

@@ -261,7 +261,7 @@ pub(crate) mod tests {
         use super::super::service::{Objectives, kept, service};
         let gap = gap_ms / 1e3;
         let requests =
-            (0..10).map(|number| answer(number, 0.1 * f64::from(number as u32), gap * 10.0, gap, 11)).collect();
+            (0..10).map(|number: u32| answer(number.into(), 0.1 * f64::from(number), gap * 10.0, gap, 11)).collect();
         let answers = Answers { requests, ..Answers::default() };
         let mut found = service(&answers).unwrap();
         found.kept = kept(&answers, Objectives { ttft_ms: Some(200.0), tpot_ms: Some(20.0) });
