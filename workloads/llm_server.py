@@ -130,20 +130,25 @@ def percentiles(seconds):
 def read_arrivals(options):
     """The requests of a replay, and what the report says about where they come from."""
     if options.trace:
-        source = {"kind": "trace", "file": options.trace.name, "speed": options.speed, "skip": options.skip}
+        source = {"kind": "trace", "file": options.trace.name}
         all_arrivals = llm_trace.read_trace(options.trace)
-        arrivals = llm_trace.select(all_arrivals, options.skip, options.requests, options.speed)
-        if not arrivals:
+        if options.skip >= len(all_arrivals):
             raise llm_trace.BadTrace(
-                f"{options.trace}: has {len(all_arrivals)} requests; give a smaller --skip"
+                f"{options.trace}: has {len(all_arrivals)} requests, and the first {options.skip} are left out; "
+                "give a longer trace or a smaller --skip"
             )
     else:
         source = {"kind": "synthetic", "like": options.synthetic, "rate": options.rate, "seed": options.seed}
         count = SYNTHETIC_REQUESTS if options.requests is None else options.requests
-        arrivals = llm_trace.synthetic_trace(
+        all_arrivals = llm_trace.synthetic_trace(
             options.synthetic, options.rate, options.seed, options.skip + count
         )
-        arrivals = llm_trace.select(arrivals, options.skip, count, options.speed)
+    speed = options.speed
+    if options.at_rate:
+        as_recorded = llm_trace.select(all_arrivals, options.skip, options.requests, speed=1)
+        speed = llm_trace.speed_for(as_recorded, options.at_rate)
+    arrivals = llm_trace.select(all_arrivals, options.skip, options.requests, speed)
+    source |= {"speed": speed, "skip": options.skip}
     longest_prompt = options.longest_prompt if options.too_long == "cut" else None
     arrivals, cut = llm_trace.cut(arrivals, longest_prompt, options.longest_output)
     return arrivals, source | {"cut_prompts": cut.prompts, "cut_outputs": cut.outputs}
@@ -306,7 +311,14 @@ def add_request_arguments(parser):
     requests.add_argument(
         "--rate", type=positive, default=1.0, help="of a synthetic trace: requests per second"
     )
-    requests.add_argument("--speed", type=positive, default=1.0, help="replay so many times as fast")
+    how_fast = requests.add_mutually_exclusive_group()
+    how_fast.add_argument("--speed", type=positive, default=1.0, help="replay so many times as fast")
+    how_fast.add_argument(
+        "--at-rate",
+        type=positive,
+        metavar="RATE",
+        help="replay as fast as it takes for so many requests per second on average",
+    )
     requests.add_argument(
         "--skip", type=not_negative, default=0, help="requests of the trace to leave out first"
     )

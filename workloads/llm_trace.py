@@ -166,6 +166,12 @@ def select(arrivals, skip, count, speed):
     return [replace(arrival, offset=(arrival.offset - chosen[0].offset) / speed) for arrival in chosen]
 
 
+def speed_for(arrivals, rate):
+    """How many times as fast these requests must be for `rate` of them to arrive per second on average."""
+    span = arrivals[-1].offset - arrivals[0].offset if arrivals else 0.0
+    return span * rate / (len(arrivals) - 1) if span > 0 else 1.0
+
+
 @dataclass
 class Cut:
     """How many prompts and outputs were longer than allowed and are replayed shorter."""

@@ -14,10 +14,28 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
+DETSHARE = ROOT / "bin" / "detshare"
 RIVALS = ["time-slicing", "mps", "mps-priority", "fixed-64", "fixed-96"]
 LEVELS = "0,0.25,0.5,0.75,1"
 # What one session of programs takes beside the time in which it is measured, and the requests before that.
 SET_UP_SECONDS = 13
+# The same for a session with an LLM server, whose model is larger.
+LLM_SET_UP_SECONDS = 30
+# Requests of LLM servers are few in a second, and their tail wants some.
+LLM_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class Against:
+    """A figure of an arm's LLM servers, all together, and the most that it may be of the same figure of another arm."""
+
+    arm: str
+    figure: str
+    other: str
+    most: float
+
+    def words(self):
+        return f"{self.figure} at most {self.most:.2f} of {self.other}"
 
 
 @dataclass(frozen=True)
@@ -28,26 +46,48 @@ class Run:
     scenario: str
     arms: list
     programs: int = 2
+    # Of these programs.
+    llm_servers: int = 0
+    load: float = 0.5
     isolation: str = "mps"
     levels: str = ""
-    # By arm: the most that p99 may grow, and the least share of the best-effort programs.
+    # By arm: the most that p99 may grow (of LLM servers, of which times), and the least share of the best-effort programs,
+    # as a number or as that of another arm.
     asked: dict = field(default_factory=dict)
+    against: tuple = ()
     # By arm: the least throughput of all programs together, against that of another arm.
     together: dict = field(default_factory=dict)
 
     def without_rivals(self):
         """With no other arms than those that something is asked of, or that it is asked against."""
         against = {other for other, _ in self.together.values()}
+        against |= {asked["share_of"] for asked in self.asked.values() if "share_of" in asked}
+        against |= {name for one in self.against for name in (one.arm, one.other)}
         arms = [arm for arm in self.arms if arm in ("alone", *self.asked, *self.together, *against)]
         return replace(self, arms=arms, levels="")
 
-    def seconds(self, measured):
+    def measured_seconds(self, asked):
+        return max(asked, LLM_SECONDS) if self.llm_servers else asked
+
+    def seconds(self, asked, rounds):
+        """What all of it takes, about."""
         sessions = sum(self.programs if arm.endswith("alone") else 1 for arm in self.arms)
         stretches = sessions + (len(self.levels.split(",")) - 1 if self.levels else 0)
-        return sessions * SET_UP_SECONDS + stretches * measured
+        set_up = LLM_SET_UP_SECONDS if self.llm_servers else SET_UP_SECONDS
+        # What servers can do is measured once, ahead of the rounds.
+        ahead = self.llm_servers * (set_up + asked)
+        return ahead + rounds * (sessions * set_up + stretches * self.measured_seconds(asked))
 
 
 POLICY = "slo-aware"
+TPOT_FIRST = "tpot-first"
+LLM_TAIL = {"ttft_p99": 0.07, "tpot_p99": 0.07}
+LLM_BESIDE_TRAINING = {**LLM_TAIL, "share_of": "time-slicing"}
+LLM_TOGETHER = (
+    Against(TPOT_FIRST, "tpot_violations", "throughput", 0.78),
+    Against(TPOT_FIRST, "ttft_violations", "throughput", 1.0),
+    Against(TPOT_FIRST, "mean_latency_ms", "time-slicing", 0.31),
+)
 ALONE = {"detshare-alone": {"p99": 0.01, "share": 0.98}}
 RUNS = [
     Run("small", "small", ["alone", "detshare-alone", *RIVALS, POLICY], levels=LEVELS,
@@ -68,6 +108,14 @@ RUNS = [
         asked={POLICY: {"p99": 0.10, "share": 0.40}}),
     Run("two-half", "two-half", ["alone", "time-slicing", POLICY], together={POLICY: ("time-slicing", 1.8)}),
     Run("two-full", "two-full", ["alone", "time-slicing", POLICY], together={POLICY: ("time-slicing", 0.97)}),
+    Run("llm-train", "llm-train",
+        ["alone", "detshare-alone", "time-slicing", "mps", "mps-priority", POLICY, TPOT_FIRST], llm_servers=1,
+        asked={POLICY: LLM_BESIDE_TRAINING, TPOT_FIRST: LLM_BESIDE_TRAINING}),
+    Run("llm-llm", "llm-llm",
+        ["alone", "detshare-alone", "time-slicing", "mps", "throughput", POLICY, TPOT_FIRST], llm_servers=2,
+        against=LLM_TOGETHER),
+    Run("llm-llm-train", "llm-llm-train", ["alone", "time-slicing", "mps", POLICY, TPOT_FIRST], programs=3,
+        llm_servers=2, asked={POLICY: {"share": 0.0}, TPOT_FIRST: {"share": 0.0}}),
 ]
 
 
@@ -79,9 +127,9 @@ def main():
     for run in RUNS:
         if run.name not in options.only:
             continue
-        run = run.without_rivals() if options.no_rivals else run
+        run = without_unknown(run.without_rivals() if options.no_rivals else run)
         left = deadline - time.monotonic()
-        needed = run.seconds(options.seconds) * options.rounds
+        needed = run.seconds(options.seconds, options.rounds)
         if needed > left:
             print(f"{run.name}: left out, {needed:.0f} s would be needed and {left:.0f} s are left", flush=True)
             continue
@@ -106,6 +154,8 @@ def parse_arguments():
     parser.add_argument("--only", default=",".join(names), metavar="NAME[,NAME]")
     parser.add_argument("--rounds", type=int, default=1, metavar="N")
     parser.add_argument("--seconds", type=int, default=8, metavar="N", help="that each arm is measured")
+    parser.add_argument("--load", type=float, metavar="X", help="of LLM servers, in place of each run's own")
+    parser.add_argument("--trace-folder", metavar="DIR", help="with the traces for LLM servers; otherwise made up")
     parser.add_argument("--no-rivals", action="store_true", help="leave out what nothing is asked of")
     parser.add_argument("--limit", type=float, default=3600, metavar="SECONDS", help="for all of it")
     options = parser.parse_args()
@@ -116,13 +166,26 @@ def parse_arguments():
     return options
 
 
+def without_unknown(run):
+    """Without arms that this `detshare` does not have: what is asked of them is then said to be missing."""
+    # An arm that there cannot be, so that it says which there are.
+    command = [str(DETSHARE), "bench", run.scenario, "--arms", "?"]
+    said = subprocess.run(command, check=False, capture_output=True, text=True).stderr
+    known = said.strip().rpartition("it has ")[2].split(", ")
+    return replace(run, arms=[arm for arm in run.arms if arm in known]) if "alone" in known else run
+
+
 def bench(run, options, folder, limit):
     """What the benchmark found, or why it found nothing."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    command = [str(ROOT / "bin" / "detshare"), "bench", run.scenario, "--workloads", str(ROOT / "workloads")]
+    command = [str(DETSHARE), "bench", run.scenario, "--workloads", str(ROOT / "workloads")]
     command += ["--arms", ",".join(run.arms), "--isolation", run.isolation, "--rounds", str(options.rounds)]
-    command += ["--seconds", str(options.seconds), "--limit", f"{limit:.0f}s", "--out", str(folder)]
+    command += ["--seconds", str(run.measured_seconds(options.seconds)), "--limit", f"{limit:.0f}s"]
+    command += ["--out", str(folder)]
     command += ["--aggressiveness", run.levels] if run.levels else []
+    if run.llm_servers:
+        command += ["--load", str(options.load or run.load)]
+        command += ["--trace-folder", options.trace_folder] if options.trace_folder else []
     print(f"== {run.name}: {' '.join(command[1:3])}, {', '.join(run.arms)}", flush=True)
     ran = subprocess.run(command, check=False)
     file = folder / "results.json"
@@ -132,7 +195,8 @@ def bench(run, options, folder, limit):
 def without_samples(results):
     """Without what only plots need."""
     if isinstance(results, dict):
-        return {key: without_samples(value) for key, value in results.items() if key not in ("quantiles_ms", "runs")}
+        kept = {key: value for key, value in results.items() if not key.endswith("quantiles_ms") and key != "runs"}
+        return {key: without_samples(value) for key, value in kept.items()}
     return [without_samples(value) for value in results] if isinstance(results, list) else results
 
 
@@ -147,27 +211,54 @@ def verdicts(run, results):
                 verdict = "differs" if bits == "different" else "not compared"
                 rows.append(row(run, arm["name"], program["program"], "the same bits", bits, verdict))
         if level in (None, 0.25):
-            rows += figures(run, name, arm, run.asked.get(name, {}))
+            asked = run.asked.get(name, {})
+            rows += figures(run, name, arm, asked | least_share(asked, arms))
     for name, (other, least) in run.together.items():
         mine, theirs = (throughput(arms.get((arm, None))) for arm in (name, other))
         if mine and theirs:
             rows.append(judged(run, name, "all", f"at least {least} of {other}", mine / theirs, mine / theirs >= least))
-    missing = [name for name in {**run.asked, **run.together} if not any(key[0] == name for key in arms)]
+    for one in run.against:
+        mine, theirs = (of_servers(arms.get((arm, None)), one.figure) for arm in (one.arm, one.other))
+        if mine is not None and theirs is not None:
+            # Of none there cannot be fewer.
+            part = mine / theirs if theirs else float(mine > 0)
+            rows.append(judged(run, one.arm, "all servers", one.words(), part, mine <= theirs * one.most))
+    asked = {**run.asked, **run.together, **{one.arm: one for one in run.against}}
+    missing = [name for name in asked if not any(key[0] == name and arm["programs"] for key, arm in arms.items())]
     return rows + [row(run, name, "all", "figures", results.get("failed", "none"), "missing") for name in missing]
 
 
 def figures(run, name, arm, asked):
     rows = []
     for program in arm["programs"]:
-        overhead, share = program.get("p99_overhead"), program.get("share")
+        overhead, share, service = (program.get(name) for name in ("p99_overhead", "share", "service"))
+        for name_of_time in ("ttft_p99", "tpot_p99") if service else ():
+            grown = service[f"{name_of_time}_overhead"]
+            if grown and name_of_time in asked:
+                found, most = grown["median"], asked[name_of_time]
+                words = f"{name_of_time} at most +{most:.0%}"
+                rows.append(judged(run, name, program["program"], words, found, found <= most))
         if overhead and "p99" in asked:
             found, most = overhead["median"], asked["p99"]
             rows.append(judged(run, name, program["program"], f"p99 at most +{most:.0%}", found, found <= most))
         if share and "share" in asked:
             found, least = share["median"], asked["share"]
             met = found > least if least == 0 else found >= least
-            rows.append(judged(run, name, program["program"], f"share at least {least}", found, met))
+            rows.append(judged(run, name, program["program"], f"share at least {least:.3g}", found, met))
     return rows
+
+
+def least_share(asked, arms):
+    """Where the share of another arm is asked for, as a number."""
+    shares = throughput(arms.get((asked.get("share_of"), None)))
+    return {} if shares is None else {"share": shares}
+
+
+def of_servers(arm, figure):
+    """The sum of a figure over an arm's LLM servers: of latencies, as good as their mean."""
+    services = [program["service"] for program in arm["programs"] if program.get("service")] if arm else []
+    values = [service[figure]["median"] for service in services if service[figure]]
+    return sum(values) if values else None
 
 
 def throughput(arm):

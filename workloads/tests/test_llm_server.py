@@ -254,6 +254,8 @@ class ArgumentTest(unittest.TestCase):
             "--chunk 100",
             "--fixed-batch 8 --chunk 0",
             "--speed 0",
+            "--at-rate 0",
+            "--at-rate 2 --speed 2",
             "--rate nan",
             "--requests 0",
             "--serve 70000",
@@ -264,6 +266,30 @@ class ArgumentTest(unittest.TestCase):
                 with self.assertRaises(SystemExit) as caught:
                     llm_server.parse_arguments(arguments.split())
                 self.assertEqual(caught.exception.code, 2)
+
+
+class ArrivalTest(unittest.TestCase):
+    """Which requests are replayed, and how fast."""
+
+    def arrivals(self, *arguments):
+        return llm_server.read_arrivals(llm_server.parse_arguments(list(map(str, arguments))))
+
+    def test_a_rate_is_that_of_the_chosen_requests(self):
+        with tempfile.TemporaryDirectory() as folder:
+            trace = Path(folder) / "trace.csv"
+            trace.write_text(HEADER + "".join(f"{time},5,5\n" for time in (0, 100, 101, 104, 900)))
+            chosen, source = self.arrivals("--trace", trace, "--skip", 1, "--requests", 3, "--at-rate", 10)
+            self.assertEqual([round(one.offset, 9) for one in chosen], [0, 0.05, 0.2])
+            self.assertEqual((source["file"], source["speed"], source["skip"]), ("trace.csv", 20, 1))
+            with self.assertRaises(llm_server.llm_trace.BadTrace):
+                self.arrivals("--trace", trace, "--skip", 5)
+
+    def test_synthetic(self):
+        chosen, source = self.arrivals("--requests", 50, "--skip", 7, "--at-rate", 10)
+        self.assertEqual((len(chosen), chosen[0].index, chosen[0].offset), (50, 7, 0))
+        self.assertAlmostEqual(chosen[-1].offset, 4.9)
+        self.assertEqual((source["kind"], source["like"]), ("synthetic", "conversation"))
+        self.assertEqual(len(self.arrivals()[0]), llm_server.SYNTHETIC_REQUESTS)
 
 
 class HttpTest(unittest.TestCase):

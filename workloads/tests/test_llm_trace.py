@@ -94,6 +94,15 @@ class TraceTest(unittest.TestCase):
         self.assertEqual([(arrival.index, arrival.offset) for arrival in chosen], [(1, 0), (2, 2.5)])
         self.assertEqual(llm_trace.select(arrivals, skip=9, count=None, speed=1), [])
 
+    def test_speed_for_a_rate(self):
+        arrivals = self.read(HEADER + "0,5,5\n1,5,5\n10,5,5\n")
+        speed = llm_trace.speed_for(arrivals, rate=4)
+        self.assertEqual(speed, 20)
+        offsets = [arrival.offset for arrival in llm_trace.select(arrivals, 0, None, speed)]
+        self.assertEqual(offsets, [0, 0.05, 0.5])
+        self.assertEqual(llm_trace.speed_for(arrivals[:1], rate=4), 1)
+        self.assertEqual(llm_trace.speed_for([], rate=4), 1)
+
     def test_cut(self):
         arrivals = self.read(HEADER + "1,500,50\n2,5,5\n")
         shorter, counts = llm_trace.cut(arrivals, 100, 10)

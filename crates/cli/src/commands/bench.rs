@@ -7,15 +7,22 @@
 //! figures (`figures.rs`) and is compared with what they computed alone (`identity.rs`). Over the rounds that makes a
 //! summary (`summary.rs`), a report (`report.rs`, `words.rs`, `page.rs`) and plots (`plot.rs`).
 //!
+//! LLM servers are sent the requests of a trace (`replay.rs`), as many as are a part of what they can do (`capacity.rs`). What
+//! they say (`answers.rs`) has a time for each token, and figures of its own (`service.rs`, `service_summary.rs`,
+//! `service_table.rs`).
+//!
 //! Nothing is shared with a daemon, an MPS or a configuration of the user's: all of it lies in a folder that goes in the
 //! end.
 
+mod answers;
 mod arm;
+mod capacity;
 mod clock;
 mod figures;
 mod flags;
 mod identity;
 mod json;
+mod llm_flags;
 mod machine;
 mod measured;
 mod mps;
@@ -24,11 +31,15 @@ mod own_daemon;
 mod page;
 mod plot;
 mod process;
+mod replay;
 mod report;
 mod rounds;
 mod runner;
 mod sampler;
 mod scenario;
+mod service;
+mod service_summary;
+mod service_table;
 mod session;
 mod summary;
 mod timeline;
@@ -40,8 +51,7 @@ pub(crate) use flags::Arguments;
 use crate::exit;
 use crate::program::{RunError, Signals};
 use crate::table::{self, Format, OutputError};
-use arm::ArmError;
-use flags::Settings;
+use flags::{FlagsError, Settings};
 use report::{FolderError, Report};
 use rounds::Measurements;
 use runner::Runner;
@@ -54,7 +64,7 @@ use workloads::WorkloadsError;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BenchError {
     #[error(transparent)]
-    Arm(#[from] ArmError),
+    Flags(#[from] FlagsError),
     #[error(transparent)]
     Workloads(#[from] WorkloadsError),
     #[error(transparent)]
@@ -70,6 +80,8 @@ pub(crate) enum BenchError {
     Interrupted { signal: i32, kept: Option<PathBuf> },
     #[error(transparent)]
     Session(SessionError),
+    #[error("nothing was measured, as it is not known what the servers can do: {0}")]
+    NoCapacity(#[source] SessionError),
     #[error(transparent)]
     Output(#[from] OutputError),
 }
@@ -77,13 +89,14 @@ pub(crate) enum BenchError {
 impl BenchError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Arm(_) => exit::USAGE,
+            Self::Flags(error) => error.exit_code(),
             Self::Workloads(error) => error.exit_code(),
             Self::Folder(error) => error.exit_code(),
             Self::NotTemporary(_) => exit::FILES,
             Self::Signals(error) => error.exit_code(),
             Self::Interrupted { signal, .. } => exit::by_signal(*signal),
             Self::Session(_) => exit::SYSTEM,
+            Self::NoCapacity(_) => report::INCOMPLETE,
             Self::Output(error) => error.exit_code(),
         }
     }
@@ -123,8 +136,12 @@ fn measure(settings: &Settings, workloads: &Path, measured: &mut Measurements) -
     let signals = Signals::watch()?;
     let scratch = tempfile::Builder::new().prefix("detshare-bench-").tempdir().map_err(BenchError::NotTemporary)?;
     let mut runner = Runner::new(settings, workloads.to_path_buf(), scratch.path(), &signals, deadline);
-    rounds::run(&mut runner, settings, measured).map_err(|error| match error {
+    let interrupted = |error: SessionError, otherwise: fn(SessionError) -> BenchError| match error {
         SessionError::Interrupted { signal } => BenchError::Interrupted { signal, kept: None },
-        error => BenchError::Session(error),
-    })
+        error => otherwise(error),
+    };
+    runner.plan().map_err(|error| interrupted(error, BenchError::NoCapacity))?;
+    let ran = rounds::run(&mut runner, settings, measured);
+    measured.replays = runner.replays;
+    ran.map_err(|error| interrupted(error, BenchError::Session))
 }

@@ -65,6 +65,79 @@ while not options.stop_file.exists():
 options.out.write_text(json.dumps({"steps": steps, "parameters_digest": {"1": "ab"}, "paused": []}))
 "#;
 
+/// Stands in for `workload.py` of the real LLM server: there is a GPU unless it is told otherwise.
+const WORKLOAD: &str = r#"
+import json, os, sys
+from pathlib import Path
+
+def skip_without_gpu():
+    here = Path(__file__).parent
+    if (here / "no-gpu").exists():
+        print("skipped: no GPU")
+        sys.exit(77)
+    given = {name: value for name, value in os.environ.items() if name.startswith(("CUDA_MPS_", "DETSHARE_", "LD_PRELOAD"))}
+    with (here / "log").open("a") as log:
+        log.write(json.dumps({"program": "llm_server.py", "arguments": sys.argv[1:], "given": given}) + "\n")
+    if "CUDA_MPS_PIPE_DIRECTORY" in given:
+        Path(given["CUDA_MPS_PIPE_DIRECTORY"], f"client-{os.getpid()}").touch()
+"#;
+
+/// Stands in for `llm_model.py` of the real LLM server: a prompt takes two milliseconds, and each decode step one; twice that
+/// under MPS. Under MPS it gives a request other tokens, if it is told to; and if it is told to, each step launches a kernel
+/// that does nothing.
+const LLM_MODEL: &str = r#"
+import ctypes, os, time
+from pathlib import Path
+from types import SimpleNamespace
+
+SHAPES = {name: SimpleNamespace(vocabulary=512, token_bytes=1) for name in ("1b", "8b")}
+EngineOptions = SimpleNamespace
+IS_MPS = "CUDA_MPS_PIPE_DIRECTORY" in os.environ
+DIFFERS = IS_MPS and (Path(__file__).parent / "other-bits").exists()
+ON_GPU = (Path(__file__).parent / "on-gpu").exists()
+KERNEL = b".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry nothing() { ret; }\n"
+
+class Gpu:
+    def __init__(self):
+        self.driver = ctypes.CDLL("libcuda.so.1")
+        context, module, self.kernel = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+        self.call("cuInit", 0)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+        self.call("cuCtxSetCurrent", context)
+        self.call("cuModuleLoadData", ctypes.byref(module), KERNEL)
+        self.call("cuModuleGetFunction", ctypes.byref(self.kernel), module, b"nothing")
+
+    def call(self, name, *arguments):
+        code = getattr(self.driver, name)(*arguments)
+        assert code == 0, f"{name}: {code}"
+
+    def step(self):
+        self.call("cuLaunchKernel", self.kernel, 1, 1, 1, 32, 1, 1, 0, None, None, None)
+        self.call("cuCtxSynchronize")
+
+class Engine:
+    def __init__(self, shape, options):
+        self.shape, self.block_count = shape, options.cache_tokens // 16
+        self.gpu = None
+
+    def set_up(self):
+        self.gpu = Gpu() if ON_GPU else None
+
+    def run(self, step):
+        if self.gpu:
+            self.gpu.step()
+        time.sleep((0.002 if step.kind == "prefill" else 0.001) * (2 if IS_MPS else 1))
+        if step.kind == "prefill" and step.end < len(step.requests[0].prompt):
+            return []
+        return [self.token(request.index, len(request.tokens)) for request in step.requests]
+
+    def token(self, index, number):
+        return 500 if DIFFERS and index % 10 == 3 and number == 1 else (31 * index + number) % 500
+"#;
+
+/// What of the LLM server is the real one.
+const LLM_SERVER: [&str; 5] = ["llm_server.py", "llm_scheduler.py", "llm_trace.py", "llm_http.py", "bench_program.py"];
+
 /// Serves whoever registers in its folder, until it is told to quit.
 const MPS_CONTROL: &str = r#"#!/bin/sh
 cd "$CUDA_MPS_PIPE_DIRECTORY" || exit 1
@@ -100,6 +173,13 @@ impl BenchStage {
         for (name, text) in [("program.py", PROGRAM), ("bench_serve.py", SERVE), ("bench_train.py", TRAIN)] {
             std::fs::write(stage.path("workloads").join(name), text).unwrap();
         }
+        let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads");
+        for name in LLM_SERVER {
+            std::fs::copy(workloads.join(name), stage.path("workloads").join(name)).unwrap();
+        }
+        for (name, text) in [("workload.py", WORKLOAD), ("llm_model.py", LLM_MODEL)] {
+            std::fs::write(stage.path("workloads").join(name), text).unwrap();
+        }
         std::os::unix::fs::symlink(python(), stage.path("tools/python3")).unwrap();
         Self { stage }
     }
@@ -121,6 +201,17 @@ impl BenchStage {
     /// Tells the programs something.
     pub(crate) fn tell(&self, what: &str) {
         std::fs::write(self.stage.path("workloads").join(what), "").unwrap();
+    }
+
+    /// A folder with two traces, whose lines come after `header`.
+    pub(crate) fn traces(&self, header: &str, rows: usize) -> String {
+        let folder = self.stage.path("traces");
+        std::fs::create_dir_all(&folder).unwrap();
+        let lines: String = (0..rows).map(|row| format!("{}.5,{},{}\n", row, 20 + row % 30, 2 + row % 7)).collect();
+        for file in ["azure-llm-2023-conv.csv", "azure-llm-2023-code.csv"] {
+            std::fs::write(folder.join(file), format!("{header}\n{lines}")).unwrap();
+        }
+        folder.display().to_string()
     }
 
     /// `detshare bench SCENARIO --workloads … --out out` and more.

@@ -3,6 +3,7 @@
 //! needs CUDA. A test of `bench`, and those of sharing and records, run real programs on the software GPU.
 
 mod bench;
+mod bench_llm;
 mod bench_stage;
 mod control;
 mod daemon;

@@ -30,7 +30,7 @@ pub(crate) enum Way {
 /// What all others are compared with.
 pub(crate) const ALONE: &str = "alone";
 
-const BARE_ALONE: Arm =
+pub(crate) const BARE_ALONE: Arm =
     Arm { name: ALONE, about: "alone on the GPU, without DetShare", way: Way::Bare, is_alone: true };
 const SHARED: Arm =
     Arm { name: "shared", about: "together, with nothing between them", way: Way::Bare, is_alone: false };
@@ -58,6 +58,8 @@ const FIXED_96: Arm = Arm {
 
 /// The policies that are compared if nobody says otherwise, as far as they exist.
 const USUAL_POLICIES: [&str; 4] = ["slo-aware", "throughput", "fair", "exclusive"];
+/// The same for scenarios with LLM servers, which take longer.
+const USUAL_LLM_POLICIES: [&str; 3] = ["slo-aware", "throughput", "tpot-first"];
 
 /// Why there is nothing to compare.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,7 +75,7 @@ pub(crate) fn known(scenario: &Scenario) -> Vec<Arm> {
         Device::Soft => &[BARE_ALONE, SHARED],
     };
     // A hint who comes first is none where all are equal.
-    let makes_sense = |arm: &&Arm| scenario.has_latency() || arm.way != (Way::Mps { priority: true });
+    let makes_sense = |arm: &&Arm| scenario.has_both_classes() || arm.way != (Way::Mps { priority: true });
     let policies = usual_policies().into_iter().chain(other_policies());
     let detshare_alone = usual_policies().first().map(|policy| Arm {
         name: "detshare-alone",
@@ -98,12 +100,20 @@ pub(crate) fn choose(scenario: &'static Scenario, names: &[String]) -> Result<Ve
         return Err(ArmError::Unknown { scenario: scenario.name, name: name.clone(), known });
     }
     if names.is_empty() {
-        let others = other_policies();
-        known.retain(|arm| others.iter().all(|policy| policy.name != arm.name));
+        known.retain(|arm| is_usual(scenario, arm));
     } else {
         known.retain(|arm| names.iter().any(|name| name == arm.name));
     }
     Ok(known)
+}
+
+fn is_usual(scenario: &Scenario, arm: &Arm) -> bool {
+    let usual: &[&str] = if scenario.has_servers() { &USUAL_LLM_POLICIES } else { &USUAL_POLICIES };
+    match arm.way {
+        Way::Bare | Way::Mps { .. } => true,
+        Way::Fixed { .. } => !scenario.has_servers(),
+        Way::DetShare { policy } => arm.is_alone || usual.contains(&policy),
+    }
 }
 
 fn usual_policies() -> Vec<&'static Policy> {
@@ -154,7 +164,12 @@ mod tests {
     #[test]
     fn among_equals_none_has_priority() {
         for scenario in SCENARIOS.iter().filter(|scenario| scenario.device == Device::Gpu) {
-            assert_eq!(names(&known(scenario)).contains(&"mps-priority"), scenario.has_latency(), "{}", scenario.name);
+            assert_eq!(
+                names(&known(scenario)).contains(&"mps-priority"),
+                scenario.has_both_classes(),
+                "{}",
+                scenario.name
+            );
         }
     }
 
@@ -166,6 +181,15 @@ mod tests {
         let unknown = choose(soft, &["mps".to_string()]).unwrap_err().to_string();
         assert!(unknown.starts_with("soft has no arm \"mps\": it has alone, shared, "), "{unknown}");
         assert!(names(&choose(soft, &[]).unwrap()).contains(&"exclusive"));
+    }
+
+    #[test]
+    fn llm_servers_have_usual_arms_of_their_own() {
+        let llm = SCENARIOS.iter().find(|scenario| scenario.name == "llm-llm").unwrap();
+        let usual = names(&choose(llm, &[]).unwrap());
+        let expected = ["alone", "time-slicing", "mps", "detshare-alone", "slo-aware", "throughput"];
+        assert_eq!(usual[..expected.len()], expected);
+        assert_eq!(usual.contains(&"tpot-first"), detshare_policy::number("tpot-first").is_some());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Figures of one run: quantiles of latencies, rates of steps, and the window of time that they are taken from.
 
 use super::output::{Output, Requests, Steps};
+use super::service::{self, Service};
 use crate::quantity::approximate;
 use serde::Serialize;
 
@@ -40,6 +41,8 @@ impl Window {
 pub(crate) enum Figures {
     Requests(Latencies),
     Steps(Rate),
+    /// Of all its requests, whatever the window: they are the same in every arm.
+    Tokens(Box<Service>),
 }
 
 /// Latencies of requests, each from its arrival to its end.
@@ -86,27 +89,38 @@ pub(crate) fn figures(output: &Output, window: Window) -> Option<Figures> {
     match output {
         Output::Requests(done) => latencies(done, window).map(Figures::Requests),
         Output::Steps(done) => rate(done, window).map(Figures::Steps),
+        Output::Answers(done) => service::service(done).map(|found| Figures::Tokens(Box::new(found))),
     }
 }
 
 fn latencies(done: &Requests, window: Window) -> Option<Latencies> {
     let is_inside = |arrival: f64, end: f64| arrival >= window.from && end <= window.to;
     let inside = done.requests.iter().filter(|request| is_inside(request.arrival, request.end));
-    // To nanoseconds, which is what the clock has.
-    let milliseconds = |seconds: f64| (seconds * 1e9).round() / 1e6;
     let mut all_ms: Vec<f64> = inside.map(|request| milliseconds(request.end - request.arrival)).collect();
     all_ms.sort_by(f64::total_cmp);
-    let at = |level: usize| quantile(&all_ms, level);
-    Some(Latencies {
-        requests: all_ms.len(),
-        per_second: approximate(all_ms.len() as u64) / window.seconds(),
-        p50_ms: at(500)?,
-        p90_ms: at(900)?,
-        p99_ms: at(990)?,
-        max_ms: at(1000)?,
-        quantiles_ms: quantiles(&all_ms)?,
-        all_ms,
-    })
+    Latencies::of(all_ms, window.seconds())
+}
+
+/// To nanoseconds, which is what the clock has.
+pub(crate) fn milliseconds(seconds: f64) -> f64 {
+    (seconds * 1e9).round() / 1e6
+}
+
+impl Latencies {
+    /// Of so many seconds; the latencies are rising. Nothing if there are none.
+    pub(crate) fn of(all_ms: Vec<f64>, seconds: f64) -> Option<Self> {
+        let at = |level: usize| quantile(&all_ms, level);
+        Some(Self {
+            requests: all_ms.len(),
+            per_second: approximate(all_ms.len() as u64) / seconds,
+            p50_ms: at(500)?,
+            p90_ms: at(900)?,
+            p99_ms: at(990)?,
+            max_ms: at(1000)?,
+            quantiles_ms: quantiles(&all_ms)?,
+            all_ms,
+        })
+    }
 }
 
 /// At [`LEVELS`].

@@ -1,7 +1,9 @@
 //! The flags of `detshare bench`, and what they resolve to.
 
 use super::arm::{self, Arm, ArmError, Way};
+use super::llm_flags::{LlmArguments, LlmFlagsError, LlmSettings, Offered};
 use super::scenario::{self, Device, Scenario};
+use crate::exit;
 use crate::table::Format;
 use clap::{Args, ValueEnum, value_parser};
 use std::path::PathBuf;
@@ -11,7 +13,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0    all arms ran, and every program computed the same bits as alone
   1    a program computed other bits than alone
-  2    an arm has no figures; what was measured is in the results
+  2    an arm has no figures; what was measured is in the results. Or what LLM servers can do could not be measured
   64   bad usage
   66   a program of the scenario was not found
   71   the system did not start or watch a process
@@ -36,8 +38,8 @@ pub(crate) struct Arguments {
 
     /// The arms to compare, separated by commas; without this, all usual ones
     ///
-    /// alone, time-slicing, mps, mps-priority, fixed-64, fixed-96, detshare-alone, or a policy; on the software GPU alone,
-    /// shared, detshare-alone, or a policy.
+    /// alone, time-slicing, mps, mps-priority (where programs of both classes run), fixed-64, fixed-96, detshare-alone, or a
+    /// policy; on the software GPU alone, shared, detshare-alone, or a policy.
     #[arg(long, value_name = "ARM,...", value_delimiter = ',')]
     arms: Vec<String>,
 
@@ -73,6 +75,27 @@ pub(crate) struct Arguments {
     /// How to print the result
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     format: Format,
+
+    #[command(flatten)]
+    llm: LlmArguments,
+}
+
+/// Why the flags make no sense.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FlagsError {
+    #[error(transparent)]
+    Arm(#[from] ArmError),
+    #[error(transparent)]
+    Llm(#[from] LlmFlagsError),
+}
+
+impl FlagsError {
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Arm(_) => exit::USAGE,
+            Self::Llm(error) => error.exit_code(),
+        }
+    }
 }
 
 /// What keeps tenants apart.
@@ -102,14 +125,27 @@ pub(crate) struct Settings {
     pub(crate) out: PathBuf,
     pub(crate) limit: Duration,
     pub(crate) format: Format,
+    /// Where the scenario has LLM servers.
+    pub(crate) llm: Option<LlmSettings>,
 }
 
 impl TryFrom<Arguments> for Settings {
-    type Error = ArmError;
+    type Error = FlagsError;
 
-    fn try_from(arguments: Arguments) -> Result<Self, ArmError> {
-        let Arguments { scenario, arms, rounds, seconds, aggressiveness, isolation, workloads, out, limit, format } =
-            arguments;
+    fn try_from(arguments: Arguments) -> Result<Self, FlagsError> {
+        let Arguments {
+            scenario,
+            arms,
+            rounds,
+            seconds,
+            aggressiveness,
+            isolation,
+            workloads,
+            out,
+            limit,
+            format,
+            llm,
+        } = arguments;
         let isolation = isolation.map(|isolation| match isolation {
             Isolation::Mps => "mps",
             Isolation::Process => "process",
@@ -117,6 +153,7 @@ impl TryFrom<Arguments> for Settings {
         Ok(Self {
             scenario,
             arms: arm::choose(scenario, &arms)?,
+            llm: LlmSettings::resolve(scenario, llm, !aggressiveness.is_empty())?,
             rounds: usize::try_from(rounds).unwrap_or(1),
             seconds: seconds.unwrap_or(scenario.seconds),
             aggressiveness,
@@ -136,6 +173,14 @@ impl Settings {
             Device::Gpu => "mps",
             Device::Soft => "auto",
         })
+    }
+
+    /// The loads at which all arms are run; where there are none, once.
+    pub(crate) fn loads(&self) -> Vec<Option<f64>> {
+        match self.llm.as_ref().map(|llm| &llm.offered) {
+            Some(Offered::Loads(loads)) => loads.iter().copied().map(Some).collect(),
+            Some(Offered::Rates(_)) | None => vec![None],
+        }
     }
 
     /// The levels at which an arm is measured; none is one of them: as it is.
@@ -199,6 +244,14 @@ mod tests {
         let levels: Vec<_> = settings.arms.iter().map(|arm| (arm.name, settings.levels(arm).len())).collect();
         assert_eq!(levels, [("alone", 1), ("detshare-alone", 1), ("fair", 3), ("exclusive", 1)]);
         assert_eq!(resolved("small --aggressiveness 2"), Err(ErrorKind::ValueValidation));
+    }
+
+    #[test]
+    fn arms_are_run_at_each_load() {
+        assert_eq!(resolved("small").unwrap().loads(), [None]);
+        assert_eq!(resolved("llm-train").unwrap().loads(), [Some(0.5)]);
+        assert_eq!(resolved("llm-train --loads 0.3,0.5").unwrap().loads(), [Some(0.3), Some(0.5)]);
+        assert_eq!(resolved("llm-train --rates 2").unwrap().loads(), [None]);
     }
 
     #[test]

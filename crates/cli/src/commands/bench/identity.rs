@@ -1,7 +1,9 @@
 //! Did a program compute what it computes alone? Runs differ in length, so what both did is compared: the beginning.
 
+use super::answers::Answers;
 use super::output::{Output, Requests, Steps};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Whether a run computed the same bits as the first one alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -48,6 +50,7 @@ pub(crate) fn compare(alone: &Output, found: &Output) -> Identity {
     match (alone, found) {
         (Output::Requests(alone), Output::Requests(found)) => findings.compare_requests(alone, found),
         (Output::Steps(alone), Output::Steps(found)) => findings.compare_steps(alone, found),
+        (Output::Answers(alone), Output::Answers(found)) => findings.compare_answers(alone, found),
         _ => return Identity::unknown("the runs are of two programs"),
     }
     match findings {
@@ -91,6 +94,28 @@ impl Findings {
         }
         if alone.steps.len() == found.steps.len() {
             self.compare_if_both(alone.digest.as_ref(), found.digest.as_ref(), "the digest of all that it computed");
+        }
+    }
+
+    /// Request by request; of one that was not complete in both runs, the tokens that it had in both.
+    fn compare_answers(&mut self, alone: &Answers, found: &Answers) {
+        let expected: BTreeMap<u64, _> = alone.requests.iter().map(|request| (request.index, request)).collect();
+        for seen in &found.requests {
+            let Some(expected) = expected.get(&seen.index) else { continue };
+            let are_complete = expected.is_complete() && seen.is_complete();
+            if are_complete && expected.tokens.len() != seen.tokens.len() {
+                let (one, other) = (expected.tokens.len().to_string(), seen.tokens.len().to_string());
+                self.compare(&one, &other, || format!("the number of tokens of request {}", seen.index));
+                continue;
+            }
+            let mut pairs = expected.tokens.iter().zip(&seen.tokens);
+            match pairs.clone().position(|(one, other)| one != other) {
+                Some(place) => {
+                    let (one, other) = (expected.tokens[place].to_string(), seen.tokens[place].to_string());
+                    self.compare(&one, &other, || format!("token {} of request {}", place + 1, seen.index));
+                }
+                None => self.compared += usize::from(pairs.next().is_some()),
+            }
         }
     }
 
@@ -150,6 +175,27 @@ mod tests {
         assert_eq!(found.in_words(), "different: the parameters after step 20 (r, alone p)");
         let same_digests = compare(&requests(2, "x", &[]), &requests(2, "y", &[]));
         assert!(same_digests.is_different());
+    }
+
+    #[test]
+    fn tokens_are_compared_request_by_request() {
+        use super::super::answers::Ended;
+        use super::super::answers::tests::answer;
+        let answers = |requests| Output::Answers(Answers { requests, ..Answers::default() });
+        let all = || vec![answer(4, 0.0, 0.1, 0.1, 5), answer(5, 0.0, 0.1, 0.1, 6), answer(6, 0.0, 0.1, 0.1, 7)];
+        let alone = answers(all());
+        assert_eq!(compare(&alone, &answers(all())), Identity::Identical { compared: 3 });
+        let mut other = all();
+        other[1].tokens[2] = 99;
+        other[2].tokens[0] = 98;
+        assert_eq!(compare(&alone, &answers(other)).in_words(), "different: token 3 of request 5 (99, alone 2)");
+        let mut shorter = all();
+        shorter[0].tokens.pop();
+        let found = compare(&alone, &answers(shorter.clone()));
+        assert_eq!(found.in_words(), "different: the number of tokens of request 4 (4, alone 5)");
+        shorter[0].ended = Ended::Stopped;
+        assert_eq!(compare(&alone, &answers(shorter)), Identity::Identical { compared: 3 }, "as far as it came");
+        assert!(matches!(compare(&alone, &answers(Vec::new())), Identity::Unknown { .. }));
     }
 
     #[test]

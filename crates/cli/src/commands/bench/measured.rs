@@ -64,7 +64,7 @@ impl Measured {
         command.stdin(Stdio::null()).stderr(log.try_clone().map_err(failed)?);
         match program.protocol {
             Protocol::Lines { .. } => command.stdout(Stdio::piped()),
-            Protocol::Serve { .. } | Protocol::Train => command.stdout(log),
+            Protocol::Serve { .. } | Protocol::Train | Protocol::Llm { .. } => command.stdout(log),
         };
         let mut process = Process::start(command)?;
         let reader = process
@@ -86,7 +86,7 @@ impl Measured {
     /// Whether it begins when it is told to.
     fn waits(&self) -> bool {
         match self.program.protocol {
-            Protocol::Serve { .. } | Protocol::Train => true,
+            Protocol::Serve { .. } | Protocol::Train | Protocol::Llm { .. } => true,
             Protocol::Lines { .. } => false,
         }
     }
@@ -148,7 +148,7 @@ fn join(lines: JoinHandle<Vec<Line>>) -> Vec<Line> {
 
 /// The last line that it said.
 fn last_words(file: &Path) -> String {
-    const LONGEST: usize = 200;
+    const LONGEST: usize = 400;
     let words = std::fs::read(file).unwrap_or_default();
     let words = String::from_utf8_lossy(&words);
     let line = words.lines().rev().map(str::trim).find(|line| !line.is_empty());

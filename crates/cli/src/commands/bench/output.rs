@@ -1,5 +1,6 @@
 //! What a program says that it did: read from its JSON, or made from the lines that it printed.
 
+use super::answers::Answers;
 use super::scenario::{Program, Protocol};
 use detshare_api::Class;
 use serde::Deserialize;
@@ -10,6 +11,7 @@ use std::collections::BTreeMap;
 pub(crate) enum Output {
     Requests(Requests),
     Steps(Steps),
+    Answers(Answers),
 }
 
 /// Of a latency program.
@@ -72,9 +74,10 @@ pub(crate) struct Line {
 /// Reads what a program wrote into its file.
 pub(crate) fn from_json(program: &Program, text: &str) -> Result<Output, OutputError> {
     let unreadable = |error: serde_json::Error| OutputError::Unreadable(error.to_string());
-    let output = match program.class {
-        Class::Latency => Output::Requests(serde_json::from_str(text).map_err(unreadable)?),
-        Class::BestEffort => Output::Steps(serde_json::from_str(text).map_err(unreadable)?),
+    let output = match (program.protocol, program.class) {
+        (Protocol::Llm { .. }, _) => Output::Answers(serde_json::from_str(text).map_err(unreadable)?),
+        (_, Class::Latency) => Output::Requests(serde_json::from_str(text).map_err(unreadable)?),
+        (_, Class::BestEffort) => Output::Steps(serde_json::from_str(text).map_err(unreadable)?),
     };
     output.span().map(|_| output).ok_or(OutputError::Nothing)
 }
@@ -88,7 +91,7 @@ pub(crate) fn from_lines(program: &Program, lines: &[Line]) -> Result<Output, Ou
     let Some(digest) = digest else { return Err(OutputError::Unreadable("no checksum was printed".to_string())) };
     let pause = match program.protocol {
         Protocol::Lines { pause_us, .. } => f64::from(pause_us) / 1e6,
-        Protocol::Serve { .. } | Protocol::Train => 0.0,
+        Protocol::Serve { .. } | Protocol::Train | Protocol::Llm { .. } => 0.0,
     };
     let output = match program.class {
         Class::Latency => {
@@ -114,6 +117,7 @@ impl Output {
                 (done.requests.first()?.arrival, ends.fold(f64::NEG_INFINITY, f64::max))
             }
             Self::Steps(done) => (done.steps.first()?.0, done.steps.last()?.0),
+            Self::Answers(done) => return done.span(),
         };
         (from < to).then_some((from, to))
     }
@@ -144,6 +148,16 @@ mod tests {
         let Output::Steps(read) = from_json(program("small", Class::BestEffort), text).unwrap() else { panic!() };
         assert_eq!(read.steps[1], (2.0, "3f00".to_string()));
         assert_eq!((read.parameters_digest["20"].as_str(), read.paused.as_slice()), ("cd", &[(1.2, 1.3)][..]));
+    }
+
+    #[test]
+    fn json_of_an_llm_server() {
+        let text =
+            r#"{"requests": [{"index": 0, "arrival": 1.0, "token_times": [2.0], "tokens": [7], "ended": "complete"}]}"#;
+        let Output::Answers(read) = from_json(program("llm-train", Class::Latency), text).unwrap() else { panic!() };
+        assert_eq!((read.requests.len(), read.span()), (1, Some((1.0, 2.0))));
+        let nothing = from_json(program("llm-train", Class::Latency), r#"{"requests": []}"#);
+        assert!(matches!(nothing, Err(OutputError::Nothing)));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::plot::{Plots, escape};
 use super::report::{HEADINGS, Report};
+use super::service_table;
 use super::words;
 use std::fmt::Write;
 
@@ -31,7 +32,15 @@ pub(crate) fn page(report: &Report, plots: &Plots) -> String {
         let _ = writeln!(page, "<p class=\"note\">{}</p>", escape(&note));
     }
     page.push_str("<h2>Figures</h2>\n");
-    page.push_str(&table(report));
+    let rows = report.rows();
+    page.push_str(&table(&HEADINGS, &rows));
+    if !report.replays.is_empty() {
+        let headings = service_table::HEADINGS.map(|(heading, _)| heading);
+        page.push_str(&table(&headings, &service_table::rows(&report.arms)));
+    }
+    for replay in &report.replays {
+        let _ = writeln!(page, "<p class=\"note\">{}</p>", escape(&replay.in_words()));
+    }
     let _ = writeln!(
         page,
         "<p class=\"note\">Medians over the rounds; in parentheses the smallest and the largest. “Added” is the time more \
@@ -44,23 +53,21 @@ pub(crate) fn page(report: &Report, plots: &Plots) -> String {
         let _ = writeln!(page, "<dd>{}</dd>", escape(&words::reading(arm)));
     }
     page.push_str("</dl>\n");
-    for (heading, plot) in
-        [("Cost and gain", &plots.frontier), ("Latencies", &plots.latency), ("Over time", &plots.timeline)]
-    {
-        let _ = write!(page, "<h2>{heading}</h2>\n{plot}");
+    for plot in &plots.all {
+        let _ = write!(page, "<h2>{}</h2>\n{}", plot.heading, plot.svg);
     }
     page.push_str("</body>\n</html>\n");
     page
 }
 
-fn table(report: &Report) -> String {
+fn table<const COLUMNS: usize>(headings: &[&str; COLUMNS], rows: &[[String; COLUMNS]]) -> String {
     let row = |tag: &str, cells: &[&str]| {
         let cells: String = cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect();
         format!("<tr>{cells}</tr>\n")
     };
     let mut text = String::from("<div class=\"scroll\"><table>\n");
-    text.push_str(&row("th", &HEADINGS));
-    for cells in report.rows() {
+    text.push_str(&row("th", headings));
+    for cells in rows {
         text.push_str(&row("td", &cells.each_ref().map(String::as_str)));
     }
     text.push_str("</table></div>\n");

@@ -1,7 +1,9 @@
-//! The plots: what sharing costs against what it gives, how latencies are distributed, and what tenants did when.
+//! The plots: what sharing costs against what it gives, how latencies are distributed, what LLM servers achieve at which load,
+//! and what tenants did when.
 
 mod axes;
 mod frontier;
+mod goodput;
 mod labels;
 mod latency;
 mod scale;
@@ -12,26 +14,34 @@ pub(crate) use svg::escape;
 
 use super::report::Report;
 
-/// All plots, as SVG.
+/// All plots, in the order in which they are shown.
 #[derive(Debug)]
 pub(crate) struct Plots {
-    pub(crate) frontier: String,
-    pub(crate) latency: String,
-    pub(crate) timeline: String,
+    pub(crate) all: Vec<Plot>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Plot {
+    pub(crate) heading: &'static str,
+    /// The name of its file.
+    pub(crate) file: &'static str,
+    pub(crate) svg: String,
 }
 
 impl Plots {
     pub(crate) fn of(report: &Report) -> Self {
-        Self {
-            frontier: frontier::draw(&report.arms),
-            latency: latency::draw(&report.arms),
-            timeline: timeline::draw(report.timeline.as_ref()),
+        let plot = |heading, file, svg| Plot { heading, file, svg };
+        let mut all = vec![plot("Cost and gain", "frontier.svg", frontier::draw(&report.arms))];
+        if !report.replays.is_empty() {
+            all.push(plot("Time to the first token", "ttft.svg", latency::draw(&report.arms, &latency::TTFT)));
+            all.push(plot("Time between tokens", "tpot.svg", latency::draw(&report.arms, &latency::TPOT)));
         }
-    }
-
-    /// With the names of their files.
-    pub(crate) fn files(&self) -> [(&'static str, &String); 3] {
-        [("frontier.svg", &self.frontier), ("latency.svg", &self.latency), ("timeline.svg", &self.timeline)]
+        all.push(plot("Latencies", "latency.svg", latency::draw(&report.arms, &latency::WHOLE)));
+        if goodput::has_loads(&report.arms) {
+            all.push(plot("Goodput", "goodput.svg", goodput::draw(&report.arms)));
+        }
+        all.push(plot("Over time", "timeline.svg", timeline::draw(report.timeline.as_ref())));
+        Self { all }
     }
 }
 

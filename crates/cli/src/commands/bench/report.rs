@@ -6,12 +6,14 @@ use super::flags::Settings;
 use super::identity::Identity;
 use super::machine::Machine;
 use super::plot;
+use super::replay::Replay;
 use super::rounds::{Measurements, rounds_in_words};
 use super::runner::ArmRun;
 use super::scenario::{Device, Program, Scenario};
+use super::service_summary::ServiceSummary;
 use super::summary::{ArmSummary, ProgramSummary, Spread, summarise};
 use super::timeline::Timeline;
-use super::{json, page, words};
+use super::{json, page, service_table, words};
 use crate::exit;
 use crate::quantity;
 use crate::table::{self, Align};
@@ -20,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 const DIFFERENT: u8 = 1;
-const INCOMPLETE: u8 = 2;
+pub(crate) const INCOMPLETE: u8 = 2;
 
 /// Everything that is known.
 #[derive(Debug, Serialize)]
@@ -37,6 +39,8 @@ pub(crate) struct Report {
     /// What the times are.
     pub(crate) timing: &'static str,
     dropped_rounds: usize,
+    /// What LLM servers were sent, and what they were to keep to.
+    pub(crate) replays: Vec<Replay>,
     /// Of all rounds.
     pub(crate) arms: Vec<ArmSummary>,
     /// Of the quantiles, in percent.
@@ -102,7 +106,7 @@ pub(crate) fn make_folder(folder: &Path) -> Result<(), FolderError> {
 
 impl Report {
     pub(crate) fn new(settings: &Settings, measured: Measurements, command: Vec<String>) -> Self {
-        let Measurements { runs, dropped_rounds } = measured;
+        let Measurements { runs, replays, dropped_rounds } = measured;
         let arms = summarise(&settings.arms, &runs);
         let scenario = settings.scenario;
         let program =
@@ -128,6 +132,7 @@ impl Report {
             },
             timing: timing(scenario),
             dropped_rounds,
+            replays,
             arms,
             levels: LEVELS.iter().map(|level| quantity::approximate(*level as u64) / 10.0).collect(),
             timeline: Timeline::of(&runs, scenario),
@@ -197,6 +202,7 @@ impl Report {
                 }
             }
         }
+        notes.extend(service_table::notes(&self.arms));
         notes
     }
 
@@ -208,6 +214,14 @@ impl Report {
         let mut text = format!("{}\n{}\n\n", self.title(), self.machine.in_words());
         text.push_str(&table::columns(headings, &self.rows()));
         text.push('\n');
+        if !self.replays.is_empty() {
+            text.push_str(&table::columns(service_table::HEADINGS, &service_table::rows(&self.arms)));
+            text.push('\n');
+        }
+        for replay in &self.replays {
+            text.push_str(&table::harmless(&replay.in_words()));
+            text.push('\n');
+        }
         for line in
             self.notes().into_iter().chain([self.summary.clone(), format!("see {}", folder.join(PAGE).display())])
         {
@@ -230,6 +244,7 @@ impl Report {
     pub(crate) fn csv(&self) -> String {
         let headings = [
             "arm",
+            "load",
             "aggressiveness",
             "program",
             "class",
@@ -247,13 +262,29 @@ impl Report {
             "share",
             "share_min",
             "share_max",
+            "ttft_p50_ms",
+            "ttft_p99_ms",
+            "ttft_p99_overhead",
+            "tpot_p50_ms",
+            "tpot_p99_ms",
+            "tpot_p99_overhead",
+            "mean_latency_ms",
+            "mean_latency_overhead",
+            "ttft_violations",
+            "ttft_violations_part",
+            "tpot_violations",
+            "tpot_violations_part",
+            "goodput",
             "bits",
         ];
         let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
         let median = |spread: Option<Spread>| number(spread.map(|spread| spread.median));
         let row = |(arm, program): (&ArmSummary, &ProgramSummary)| {
+            let served =
+                |figure: fn(&ServiceSummary) -> Option<Spread>| median(program.service.as_ref().and_then(figure));
             [
                 arm.arm.to_string(),
+                number(arm.load),
                 number(arm.aggressiveness),
                 program.program.to_string(),
                 program.class.to_string(),
@@ -271,6 +302,19 @@ impl Report {
                 median(program.share),
                 number(program.share.map(|spread| spread.min)),
                 number(program.share.map(|spread| spread.max)),
+                served(|service| service.ttft_p50_ms),
+                served(|service| service.ttft_p99_ms),
+                served(|service| service.ttft_p99_overhead),
+                served(|service| service.tpot_p50_ms),
+                served(|service| service.tpot_p99_ms),
+                served(|service| service.tpot_p99_overhead),
+                served(|service| service.mean_latency_ms),
+                served(|service| service.mean_latency_overhead),
+                served(|service| service.ttft_violations),
+                served(|service| service.ttft_violations_part),
+                served(|service| service.tpot_violations),
+                served(|service| service.tpot_violations_part),
+                served(|service| service.goodput),
                 program.bits.in_words(),
             ]
         };
@@ -282,7 +326,8 @@ impl Report {
         let plots = plot::Plots::of(self);
         let page = page::page(self, &plots);
         let files = [("results.json", &self.json()), (PAGE, &page)];
-        for (name, text) in files.into_iter().chain(plots.files()) {
+        let plots = plots.all.iter().map(|plot| (plot.file, &plot.svg));
+        for (name, text) in files.into_iter().chain(plots) {
             let file = folder.join(name);
             std::fs::write(&file, text).map_err(|source| FolderError::NotWritten { file, source })?;
         }
@@ -333,6 +378,11 @@ fn exit_code(arms: &[ArmSummary]) -> u8 {
 
 fn timing(scenario: &Scenario) -> &'static str {
     match scenario.device {
+        Device::Gpu if scenario.has_servers() => {
+            "The programs take the times themselves. A latency counts from the arrival of a request to its last token, TTFT to \
+             its first one, time in the queue included; TPOT is the time from each token to the next. All requests after the first two seconds \
+             count, and all arms have the same ones."
+        }
         Device::Gpu => {
             "The programs take the times themselves. A latency counts from the arrival of a request, time in the queue \
              included."

@@ -3,7 +3,9 @@
 use super::arm::{self, Arm};
 use super::figures::Figures;
 use super::flags::Settings;
+use super::replay::Replay;
 use super::runner::{ArmRun, Runner, Stretch};
+use super::service::Times;
 use super::session::SessionError;
 use crate::quantity;
 use std::collections::BTreeMap;
@@ -17,6 +19,8 @@ const LEAST_SET_UP: f64 = 1.0;
 #[derive(Debug, Default)]
 pub(crate) struct Measurements {
     pub(crate) runs: Vec<ArmRun>,
+    /// What LLM servers were sent, and what they were to keep to.
+    pub(crate) replays: Vec<Replay>,
     /// Rounds that were left out, for want of time.
     pub(crate) dropped_rounds: usize,
 }
@@ -29,20 +33,20 @@ pub(crate) fn run(
 ) -> Result<(), SessionError> {
     let mut estimates = Estimates::new(settings);
     for round in 0..settings.rounds {
-        let order = arm::order(settings.arms.len(), round, settings.rounds);
-        let arms: Vec<Arm> = order.into_iter().map(|place| settings.arms[place]).collect();
+        let turns = turns(settings, round);
+        let arms: Vec<Arm> = turns.iter().map(|(arm, _)| *arm).collect();
         if round > 0 && !fits(estimates.of(&arms), runner.deadline) {
             measured.dropped_rounds = settings.rounds - round;
             say(&format!("no time for the last {}: raise --limit for more", rounds_in_words(measured.dropped_rounds)));
             return Ok(());
         }
-        for (place, arm) in arms.iter().enumerate() {
-            let rest = estimates.of(&arms[place..]) + estimates.of(&settings.arms) * rounds_left(settings, round);
-            say(&progress(settings, round, place, arm, Duration::from_secs_f64(rest)));
+        for (place, (arm, load)) in turns.iter().enumerate() {
+            let rest = estimates.of(&arms[place..]) + estimates.of(&arms) * rounds_left(settings, round);
+            say(&progress(settings, round, (place, &turns), Duration::from_secs_f64(rest)));
             let run = if fits(estimates.of(&[*arm]), runner.deadline) {
-                runner.run(*arm, round + 1)?
+                runner.run(*arm, round + 1, *load)?
             } else {
-                ArmRun::left_out(arm.name, round + 1)
+                ArmRun::left_out(arm.name, round + 1, *load)
             };
             estimates.learn(arm, &run);
             say(&outcome(&run));
@@ -50,6 +54,13 @@ pub(crate) fn run(
         }
     }
     Ok(())
+}
+
+/// What is run in a round, in that order: all arms at one load, then at the next.
+fn turns(settings: &Settings, round: usize) -> Vec<(Arm, Option<f64>)> {
+    let order = arm::order(settings.arms.len(), round, settings.rounds);
+    let at = |load: Option<f64>| order.iter().map(move |place| (settings.arms[*place], load));
+    settings.loads().into_iter().flat_map(at).collect()
 }
 
 fn rounds_left(settings: &Settings, round: usize) -> f64 {
@@ -97,20 +108,27 @@ impl Estimates {
     }
 }
 
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     // A closed standard error is no reason to give up.
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// `round 1 of 2, arm 3 of 9: mps, 10 s … about 3m 20s left`.
-fn progress(settings: &Settings, round: usize, place: usize, arm: &Arm, rest: Duration) -> String {
+fn progress(
+    settings: &Settings,
+    round: usize,
+    (place, turns): (usize, &[(Arm, Option<f64>)]),
+    rest: Duration,
+) -> String {
+    let (arm, load) = turns[place];
     format!(
-        "round {} of {}, arm {} of {}: {} … about {} left",
+        "round {} of {}, arm {} of {}: {}{} … about {} left",
         round + 1,
         settings.rounds,
         place + 1,
-        settings.arms.len(),
+        turns.len(),
         arm.name,
+        load.map_or(String::new(), |load| format!(" at load {load}")),
         quantity::age(rest.as_secs_f64()),
     )
 }
@@ -132,6 +150,11 @@ fn stretch_in_words(stretch: &Stretch) -> String {
         Some(Figures::Steps(found)) => {
             format!("{} {} steps/s", program.program, quantity::number(found.per_second))
         }
+        Some(Figures::Tokens(found)) => {
+            let p99 =
+                |times: &Option<Times>| times.as_ref().map_or("-".to_string(), |one| format!("{:.2}", one.p99_ms));
+            format!("{} p99 TTFT {} TPOT {} ms", program.program, p99(&found.ttft), p99(&found.tpot))
+        }
         None => format!("{} did too little", program.program),
     });
     let level = stretch.aggressiveness.map_or(String::new(), |level| format!("at {level}: "));
@@ -144,9 +167,10 @@ pub(crate) fn rounds_in_words(rounds: usize) -> String {
 
 impl ArmRun {
     /// One for which there was no time.
-    fn left_out(arm: &'static str, round: usize) -> Self {
+    fn left_out(arm: &'static str, round: usize, load: Option<f64>) -> Self {
         let failure = Some("no time is left for it: raise --limit, or lower --seconds".to_string());
-        Self { arm, round, seconds: 0.0, stretches: Vec::new(), failure, tenants: Vec::new(), samples: Vec::new() }
+        let (stretches, tenants, samples) = (Vec::new(), Vec::new(), Vec::new());
+        Self { arm, round, load, seconds: 0.0, stretches, failure, tenants, samples }
     }
 }
 
@@ -177,7 +201,7 @@ mod tests {
         assert_eq!(outcome(&run), "  serve p50 2.50 p99 2.50 ms, train 9.00 steps/s (1.0 s)");
         let level = examples::run("fair", 1, 2.5, 9.0, Some(0.25));
         assert!(outcome(&level).starts_with("  at 0.25: serve p50"), "{}", outcome(&level));
-        let left_out = outcome(&ArmRun::left_out("mps", 1));
+        let left_out = outcome(&ArmRun::left_out("mps", 1, None));
         assert!(
             left_out.starts_with("  mps has no figures: no time is left") && !left_out.contains('\n'),
             "{left_out}"

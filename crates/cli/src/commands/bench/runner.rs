@@ -8,15 +8,15 @@ use super::measured::Measured;
 use super::mps::Mps;
 use super::output::Output;
 use super::own_daemon::{Configuration, OwnDaemon, OwnDaemonError};
+use super::replay::Replay;
 use super::sampler::{self, Sample, TenantSeen};
-use super::scenario::{Device, Program, ProgramFiles};
-use super::session::{Done, Session, SessionError};
+use super::scenario::{Device, Program};
+use super::session::{self, Done, Session, SessionError};
 use super::workloads;
 use crate::program::Signals;
 use crate::{part, shim};
 use detshare_api::Class;
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -27,6 +27,8 @@ pub(crate) struct ArmRun {
     pub(crate) arm: &'static str,
     /// From 1.
     pub(crate) round: usize,
+    /// Of LLM servers.
+    pub(crate) load: Option<f64>,
     /// How long all of it took, with setting up.
     pub(crate) seconds: f64,
     /// One for each stretch; usually there is one.
@@ -66,13 +68,22 @@ pub(crate) struct Runner<'a> {
     pub(crate) signals: &'a Signals,
     /// When everything is to be over.
     pub(crate) deadline: Instant,
-    /// What each program did alone, at first.
-    alone: BTreeMap<&'static str, Output>,
+    /// What each LLM server is sent at each load.
+    pub(crate) replays: Vec<Replay>,
+    alone: Vec<Reference>,
+}
+
+/// What a program did alone, at first.
+#[derive(Debug)]
+struct Reference {
+    program: &'static str,
+    load: Option<f64>,
+    output: Output,
 }
 
 /// What lies under the programs.
 #[derive(Debug)]
-enum Ground {
+pub(crate) enum Ground {
     Bare,
     Mps(Mps),
     Daemon(OwnDaemon),
@@ -86,15 +97,15 @@ impl<'a> Runner<'a> {
         signals: &'a Signals,
         deadline: Instant,
     ) -> Self {
-        Self { settings, workloads, scratch, signals, deadline, alone: BTreeMap::new() }
+        Self { settings, workloads, scratch, signals, deadline, replays: Vec::new(), alone: Vec::new() }
     }
 
     /// Runs it; an error only if we are to end.
-    pub(crate) fn run(&mut self, arm: Arm, round: usize) -> Result<ArmRun, SessionError> {
+    pub(crate) fn run(&mut self, arm: Arm, round: usize, load: Option<f64>) -> Result<ArmRun, SessionError> {
         let begun = Instant::now();
         let folder = self.scratch.join(arm.name);
         let mut samples = Vec::new();
-        let ran = self.measure(arm, &folder, &mut samples);
+        let ran = self.measure(arm, load, &folder, &mut samples);
         let _ = std::fs::remove_dir_all(&folder);
         let (stretches, failure) = match ran {
             Ok(stretches) => (stretches, None),
@@ -102,10 +113,25 @@ impl<'a> Runner<'a> {
             Err(error) => (Vec::new(), Some(error.to_string())),
         };
         let seconds = begun.elapsed().as_secs_f64();
-        Ok(ArmRun { arm: arm.name, round, seconds, stretches, failure, tenants: sampler::seen(&samples), samples })
+        Ok(ArmRun {
+            arm: arm.name,
+            round,
+            load,
+            seconds,
+            stretches,
+            failure,
+            tenants: sampler::seen(&samples),
+            samples,
+        })
     }
 
-    fn measure(&mut self, arm: Arm, folder: &Path, samples: &mut Vec<Sample>) -> Result<Vec<Stretch>, SessionError> {
+    fn measure(
+        &mut self,
+        arm: Arm,
+        load: Option<f64>,
+        folder: &Path,
+        samples: &mut Vec<Sample>,
+    ) -> Result<Vec<Stretch>, SessionError> {
         std::fs::create_dir_all(folder)?;
         let levels = self.settings.levels(&arm);
         let ground = self.put_up(arm, &levels, folder)?;
@@ -115,8 +141,8 @@ impl<'a> Runner<'a> {
         let mut stretches: Vec<Stretch> =
             levels.iter().map(|level| Stretch { aggressiveness: *level, programs: Vec::new() }).collect();
         for programs in groups {
-            let done = self.session(arm, &ground, programs, &levels, folder, samples)?;
-            self.note(arm, programs, &done, &mut stretches)?;
+            let done = self.session(arm, &ground, programs, &levels, &self.replays_at(load), folder, samples)?;
+            self.note(arm, load, programs, &done, &mut stretches)?;
         }
         Ok(stretches)
     }
@@ -136,12 +162,14 @@ impl<'a> Runner<'a> {
     }
 
     /// Runs these programs at the same time.
-    fn session(
+    #[expect(clippy::too_many_arguments, reason = "all that a session is made of, in one place")]
+    pub(crate) fn session(
         &self,
         arm: Arm,
         ground: &Ground,
         programs: &[&'static Program],
         levels: &[Option<f64>],
+        replays: &[&Replay],
         folder: &Path,
         samples: &mut Vec<Sample>,
     ) -> Result<Done, SessionError> {
@@ -155,7 +183,9 @@ impl<'a> Runner<'a> {
         for program in programs {
             let folder = folder.join(program.name);
             let files = Measured::files(program, &folder)?;
-            let mut command = self.command(arm, ground, program, seconds, &files, &folder)?;
+            let replay = replays.iter().find(|replay| replay.program == program.name).copied();
+            let mut command = self.command(arm, ground, program, replay, &folder)?;
+            command.args(program.arguments(seconds, replay, &files));
             started.push(Measured::start(program, files, &folder, &mut command)?);
         }
         let check = |started: &[Measured]| match ground {
@@ -171,8 +201,13 @@ impl<'a> Runner<'a> {
             }
             _ => Ok(()),
         };
-        let session =
-            Session { signals: self.signals, deadline: self.deadline, seconds: self.settings.seconds, stretches };
+        let session = Session {
+            signals: self.signals,
+            deadline: self.deadline,
+            seconds: self.settings.seconds,
+            stretches,
+            patience: if replays.is_empty() { session::PATIENCE } else { session::PATIENCE_FOR_ALL },
+        };
         let done = session.run(started, check, next)?;
         if let Way::Fixed { width } = arm.way {
             for program in programs {
@@ -187,13 +222,13 @@ impl<'a> Runner<'a> {
         Ok(done)
     }
 
+    /// All but the program's own arguments.
     fn command(
         &self,
         arm: Arm,
         ground: &Ground,
         program: &Program,
-        seconds: u32,
-        files: &ProgramFiles,
+        replay: Option<&Replay>,
         folder: &Path,
     ) -> Result<Command, SessionError> {
         let words = workloads::words(&self.workloads, program);
@@ -224,10 +259,10 @@ impl<'a> Runner<'a> {
             }
             Way::DetShare { .. } => {
                 command.args(["run", "--class", program.class.name(), "--name", program.name]);
+                command.args(replay.map(Replay::run_arguments).unwrap_or_default());
                 command.args(if is_soft { &["--device", "soft"][..] } else { &[] }).arg("--").args(&words);
             }
         }
-        command.args(program.arguments(seconds, files));
         Ok(command)
     }
 
@@ -252,6 +287,7 @@ impl<'a> Runner<'a> {
     fn note(
         &mut self,
         arm: Arm,
+        load: Option<f64>,
         programs: &[&'static Program],
         done: &Done,
         stretches: &mut [Stretch],
@@ -259,25 +295,24 @@ impl<'a> Runner<'a> {
         let outputs: Vec<&Output> = done.outputs.iter().collect();
         let common = Window::of(&outputs).ok_or(SessionError::NoWindow)?;
         for (program, output) in programs.iter().zip(&done.outputs) {
-            let bits = self.identity(arm, program, output);
+            let bits = self.identity(arm, load, program, output);
+            let output = self.counted(load, program, output);
             for (number, stretch) in stretches.iter_mut().enumerate() {
                 let window = done.windows.get(number).and_then(|window| window.within(common));
-                stretch.programs.push(ProgramRun {
-                    program: program.name,
-                    class: program.class,
-                    figures: window.and_then(|window| figures(output, window)),
-                    bits: bits.clone(),
-                });
+                let mut figures = window.and_then(|window| figures(&output, window));
+                self.hold_to_objectives(arm, load, program, &output, &mut figures);
+                let bits = bits.clone();
+                stretch.programs.push(ProgramRun { program: program.name, class: program.class, figures, bits });
             }
         }
         Ok(())
     }
 
-    fn identity(&mut self, arm: Arm, program: &Program, output: &Output) -> Identity {
-        match self.alone.get(program.name) {
-            Some(alone) => compare(alone, output),
+    fn identity(&mut self, arm: Arm, load: Option<f64>, program: &Program, output: &Output) -> Identity {
+        match self.alone.iter().find(|alone| alone.program == program.name && alone.load == load) {
+            Some(alone) => compare(&alone.output, output),
             None if arm.name == super::arm::ALONE => {
-                self.alone.insert(program.name, output.clone());
+                self.alone.push(Reference { program: program.name, load, output: output.clone() });
                 Identity::Reference
             }
             None => Identity::unknown("there is no run alone to compare it with"),

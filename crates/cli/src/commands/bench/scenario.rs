@@ -1,5 +1,6 @@
 //! What can be measured: programs that share a GPU, as data.
 
+use super::replay::Replay;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use detshare_api::Class;
 
@@ -47,6 +48,19 @@ pub(crate) enum Protocol {
     /// A fixed number of steps, each with a pause after it; it begins at once, and prints a line after each step. About
     /// `per_second` of them are done in a second alone.
     Lines { per_second: u32, pause_us: u32 },
+    /// The requests of a trace, each with all its tokens. It begins when a file is there, and writes JSON.
+    Llm { trace: Trace },
+}
+
+/// Where an LLM server's requests come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Trace {
+    /// In the folder of traces.
+    pub(crate) file: &'static str,
+    /// What the server makes up where there is none.
+    pub(crate) synthetic: &'static str,
+    /// How many requests come before those that are replayed: from there on, they come more evenly.
+    pub(crate) skip: u32,
 }
 
 const fn serve(name: &'static str, period_us: u32, arguments: &'static [&'static str]) -> Program {
@@ -56,6 +70,21 @@ const fn serve(name: &'static str, period_us: u32, arguments: &'static [&'static
 const fn train(name: &'static str, arguments: &'static [&'static str]) -> Program {
     Program { name, class: Class::BestEffort, file: "bench_train.py", arguments, protocol: Protocol::Train }
 }
+
+const fn llm(name: &'static str, trace: Trace, arguments: &'static [&'static str]) -> Program {
+    Program { name, class: Class::Latency, file: "llm_server.py", arguments, protocol: Protocol::Llm { trace } }
+}
+
+const CONVERSATION: Trace = Trace { file: "azure-llm-2023-conv.csv", synthetic: "conversation", skip: 500 };
+/// Elsewhere in this trace nothing comes for many seconds, and then all at once.
+const CODE: Trace = Trace { file: "azure-llm-2023-code.csv", synthetic: "code", skip: 2000 };
+
+/// The context is long enough for every request of both traces. Prompts go through the model in parts with decode steps
+/// between them, so that one does not keep all others from their tokens.
+const LLM_1B: &[&str] = &["--shape", "1b", "--longest-context", "16384", "--prefill-chunk", "512", "--seed", "1"];
+const LLM_8B: &[&str] = &["--shape", "8b", "--longest-context", "16384", "--prefill-chunk", "512", "--seed", "1"];
+/// Enough requests for a tail.
+const LLM_SECONDS: u32 = 30;
 
 const SMALL_PERIOD_US: u32 = 6_000;
 const LARGE_PERIOD_US: u32 = 10_000;
@@ -147,6 +176,27 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         seconds: 10,
     },
     Scenario {
+        name: "llm-train",
+        about: "an LLM server (8B) that answers conversations, beside the training of a transformer",
+        device: Device::Gpu,
+        programs: &[llm("chat", CONVERSATION, LLM_8B), TRANSFORMER],
+        seconds: LLM_SECONDS,
+    },
+    Scenario {
+        name: "llm-llm",
+        about: "two LLM servers (1B): one answers conversations, the other completes code",
+        device: Device::Gpu,
+        programs: &[llm("chat", CONVERSATION, LLM_1B), llm("code", CODE, LLM_1B)],
+        seconds: LLM_SECONDS,
+    },
+    Scenario {
+        name: "llm-llm-train",
+        about: "two LLM servers (1B), for conversations and for code, beside the training of a transformer",
+        device: Device::Gpu,
+        programs: &[llm("chat", CONVERSATION, LLM_1B), llm("code", CODE, LLM_1B), TRANSFORMER],
+        seconds: LLM_SECONDS,
+    },
+    Scenario {
         name: "soft",
         about: "two small programs of the driver API on the software GPU, where there is no other",
         device: Device::Soft,
@@ -185,6 +235,22 @@ impl Scenario {
         self.programs.iter().any(|program| program.class == Class::Latency)
     }
 
+    pub(crate) fn has_both_classes(&self) -> bool {
+        self.has_latency() && self.programs.iter().any(|program| program.class == Class::BestEffort)
+    }
+
+    /// Its LLM servers, and where their requests come from.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = (&'static Program, Trace)> {
+        self.programs.iter().filter_map(|program| match program.protocol {
+            Protocol::Llm { trace } => Some((program, trace)),
+            Protocol::Serve { .. } | Protocol::Train | Protocol::Lines { .. } => None,
+        })
+    }
+
+    pub(crate) fn has_servers(&self) -> bool {
+        self.servers().next().is_some()
+    }
+
     /// Whether the program goes before others: by its class or, where all have the same, as the first.
     pub(crate) fn is_in_front(&self, program: &Program) -> bool {
         if self.has_latency() { program.class == Class::Latency } else { self.programs[0] == *program }
@@ -193,8 +259,8 @@ impl Scenario {
 
 impl Program {
     /// Its command line after the name of its file: what is the same in every run, and how much there is to do in so many
-    /// seconds. `files` are where it writes and what it watches for.
-    pub(crate) fn arguments(&self, seconds: u32, files: &ProgramFiles) -> Vec<String> {
+    /// seconds, or which requests a server replays. `files` are where it writes and what it watches for.
+    pub(crate) fn arguments(&self, seconds: u32, replay: Option<&Replay>, files: &ProgramFiles) -> Vec<String> {
         let mut arguments: Vec<String> = self.arguments.iter().map(ToString::to_string).collect();
         let mut add = |name: &str, value: String| arguments.extend([name.to_string(), value]);
         match self.protocol {
@@ -213,10 +279,10 @@ impl Program {
                 arguments.push("--progress".to_string());
                 return arguments;
             }
+            Protocol::Llm { .. } => arguments.extend(replay.iter().flat_map(|replay| replay.arguments())),
         }
-        add("--out", files.out.clone());
-        add("--start-file", files.start.clone());
-        add("--stop-file", files.stop.clone());
+        let files = [("--out", &files.out), ("--start-file", &files.start), ("--stop-file", &files.stop)];
+        arguments.extend(files.into_iter().flat_map(|(name, file)| [name.to_string(), file.clone()]));
         arguments
     }
 
@@ -224,7 +290,7 @@ impl Program {
     pub(crate) fn amount(&self, seconds: u32) -> u64 {
         match self.protocol {
             Protocol::Serve { period_us } => u64::from(seconds) * 1_000_000 / u64::from(period_us),
-            Protocol::Train => 0,
+            Protocol::Train | Protocol::Llm { .. } => 0,
             Protocol::Lines { per_second, .. } => {
                 let alone = u64::from(seconds) * u64::from(per_second);
                 match self.class {
@@ -279,7 +345,7 @@ mod tests {
     #[test]
     fn a_server_is_told_how_many_requests_there_are() {
         let files = ProgramFiles { out: "o".to_string(), start: "s".to_string(), stop: "t".to_string() };
-        let line = by_name("small").unwrap().programs[0].arguments(12, &files).join(" ");
+        let line = by_name("small").unwrap().programs[0].arguments(12, None, &files).join(" ");
         assert_eq!(
             line,
             "--shape small --arrivals periodic --seed 1 --period-ms 6 --requests 2000 --warm-up 333 --out o \
@@ -291,7 +357,7 @@ mod tests {
     fn steps_are_counted_and_what_is_left_outlasts_the_rest() {
         let soft = by_name("soft").unwrap();
         let lines: Vec<_> =
-            soft.programs.iter().map(|program| program.arguments(2, &ProgramFiles::default())).collect();
+            soft.programs.iter().map(|program| program.arguments(2, None, &ProgramFiles::default())).collect();
         assert!(lines[0].join(" ").ends_with("--steps 360 --pause-us 4000 --progress"), "{:?}", lines[0]);
         assert!(lines[1].join(" ").ends_with("--steps 240 --pause-us 0 --progress"), "{:?}", lines[1]);
     }
@@ -304,5 +370,6 @@ mod tests {
         };
         assert_eq!(front("two-latency"), [true, true, false]);
         assert_eq!(front("two-half"), [true, false]);
+        assert_eq!(front("llm-llm-train"), [true, true, false]);
     }
 }

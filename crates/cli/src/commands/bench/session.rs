@@ -24,7 +24,10 @@ const LONGEST_STOP: Duration = Duration::from_secs(40);
 /// What a stretch is longer by that has requests in it that do not count.
 const WARM_UP: Duration = Duration::from_secs(WARM_UP_SECONDS as u64);
 /// Times the measured seconds after which requests that are still not answered are given up.
-const PATIENCE: u32 = 2;
+pub(crate) const PATIENCE: u32 = 2;
+/// The same, where all requests are to be answered in every arm, also in those that slow the server down to half its speed
+/// and less.
+pub(crate) const PATIENCE_FOR_ALL: u32 = 5;
 
 /// Why an arm has no figures.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +68,8 @@ pub(crate) struct Session<'a> {
     pub(crate) seconds: u32,
     /// How many of them there are.
     pub(crate) stretches: usize,
+    /// Times their length after which requests that are still not answered are given up.
+    pub(crate) patience: u32,
 }
 
 /// What programs did that ran at the same time.
@@ -120,7 +125,7 @@ impl Session<'_> {
         // When the stretch with that number is over.
         let end_of = |number: usize| stretch * u32::try_from(number + 1).unwrap_or(u32::MAX) + WARM_UP;
         let has_latency = programs.iter().any(|program| program.program.class == Class::Latency);
-        let longest = end_of(self.stretches - 1) * if has_latency { PATIENCE } else { 1 };
+        let longest = end_of(self.stretches - 1) * if has_latency { self.patience } else { 1 };
         let mut windows = vec![Window::EVER];
         loop {
             let mut at_work = 0;

@@ -4,6 +4,7 @@ use super::arm::{ALONE, Arm};
 use super::figures::{Figures, Latencies, quantiles};
 use super::identity::Identity;
 use super::runner::{ArmRun, ProgramRun, Stretch};
+use super::service_summary::ServiceSummary;
 use detshare_api::Class;
 use serde::Serialize;
 
@@ -32,12 +33,14 @@ impl Spread {
     }
 }
 
-/// An arm, or one of its levels of aggressiveness.
+/// An arm at one load, or one of its levels of aggressiveness.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct ArmSummary {
-    /// With the level, where there is one.
+    /// With the level, where there is one, and with the load, where there are several.
     pub(crate) name: String,
     pub(crate) arm: &'static str,
+    /// Of LLM servers.
+    pub(crate) load: Option<f64>,
     pub(crate) about: &'static str,
     /// The programs ran one after the other.
     pub(crate) is_alone: bool,
@@ -65,19 +68,50 @@ pub(crate) struct ProgramSummary {
     pub(crate) p99_overhead: Option<Spread>,
     /// Of the requests of all rounds.
     pub(crate) quantiles_ms: Option<Vec<f64>>,
+    /// Of an LLM server.
+    pub(crate) service: Option<ServiceSummary>,
     /// Of a best-effort program: the part that is left of its steps a second alone.
     pub(crate) share: Option<Spread>,
     /// The worst of the rounds.
     pub(crate) bits: Identity,
 }
 
-/// All arms, in the order in which they were asked for.
-pub(crate) fn summarise(arms: &[Arm], runs: &[ArmRun]) -> Vec<ArmSummary> {
-    arms.iter().flat_map(|arm| summaries_of(arm, runs)).collect()
+impl ProgramSummary {
+    /// How much longer than alone the slowest take: requests, or tokens where they come one by one.
+    pub(crate) fn tail_overhead(&self) -> Option<Spread> {
+        self.service.as_ref().map_or(self.p99_overhead, |service| service.tpot_p99_overhead)
+    }
 }
 
-fn summaries_of(arm: &Arm, runs: &[ArmRun]) -> Vec<ArmSummary> {
-    let mine: Vec<&ArmRun> = runs.iter().filter(|run| run.arm == arm.name).collect();
+/// All arms, in the order in which they were asked for; at one load, then at the next.
+pub(crate) fn summarise(arms: &[Arm], runs: &[ArmRun]) -> Vec<ArmSummary> {
+    let mut loads: Vec<Option<f64>> = Vec::new();
+    for run in runs {
+        if !loads.contains(&run.load) {
+            loads.push(run.load);
+        }
+    }
+    if loads.is_empty() {
+        loads.push(None);
+    }
+    let are_several = loads.len() > 1;
+    let at = |load: Option<f64>| {
+        let runs: Vec<&ArmRun> = runs.iter().filter(|run| run.load == load).collect();
+        let mut all: Vec<ArmSummary> = arms.iter().flat_map(|arm| summaries_of(arm, &runs)).collect();
+        for summary in &mut all {
+            summary.load = load;
+            if let Some(load) = load.filter(|_| are_several) {
+                summary.name = format!("{} at {load}", summary.name);
+            }
+        }
+        all
+    };
+    loads.into_iter().flat_map(at).collect()
+}
+
+/// Of the runs at one load.
+fn summaries_of(arm: &Arm, runs: &[&ArmRun]) -> Vec<ArmSummary> {
+    let mine: Vec<&ArmRun> = runs.iter().copied().filter(|run| run.arm == arm.name).collect();
     let failures: Vec<String> = mine.iter().filter_map(|run| run.failure.clone()).collect();
     let mut levels: Vec<Option<f64>> = Vec::new();
     for stretch in mine.iter().flat_map(|run| &run.stretches) {
@@ -88,6 +122,7 @@ fn summaries_of(arm: &Arm, runs: &[ArmRun]) -> Vec<ArmSummary> {
     let summary = |level: Option<f64>, programs: Vec<ProgramSummary>| ArmSummary {
         name: level.map_or(arm.name.to_string(), |level| format!("{}@{level}", arm.name)),
         arm: arm.name,
+        load: None,
         about: arm.about,
         is_alone: arm.is_alone,
         aggressiveness: level,
@@ -100,7 +135,7 @@ fn summaries_of(arm: &Arm, runs: &[ArmRun]) -> Vec<ArmSummary> {
     levels.into_iter().map(|level| summary(level, programs_of(&mine, level, runs))).collect()
 }
 
-fn programs_of(mine: &[&ArmRun], level: Option<f64>, runs: &[ArmRun]) -> Vec<ProgramSummary> {
+fn programs_of(mine: &[&ArmRun], level: Option<f64>, runs: &[&ArmRun]) -> Vec<ProgramSummary> {
     let stretch = |run: &&ArmRun| -> Option<(usize, Stretch)> {
         let found = run.stretches.iter().find(|stretch| stretch.aggressiveness == level)?;
         Some((run.round, found.clone()))
@@ -114,7 +149,7 @@ fn programs_of(mine: &[&ArmRun], level: Option<f64>, runs: &[ArmRun]) -> Vec<Pro
     first.programs.iter().map(|program| summarise_program(program, &of(program.program), runs)).collect()
 }
 
-fn summarise_program(program: &ProgramRun, rounds: &[(usize, &ProgramRun)], runs: &[ArmRun]) -> ProgramSummary {
+fn summarise_program(program: &ProgramRun, rounds: &[(usize, &ProgramRun)], runs: &[&ArmRun]) -> ProgramSummary {
     let spread =
         |value: &dyn Fn(&ProgramRun) -> Option<f64>| Spread::of(rounds.iter().filter_map(|(_, run)| value(run)));
     // A figure against the one alone of the same round.
@@ -124,6 +159,8 @@ fn summarise_program(program: &ProgramRun, rounds: &[(usize, &ProgramRun)], runs
             (alone > 0.0).then_some(value(run)? / alone)
         }))
     };
+    let overhead =
+        |value: &dyn Fn(&ProgramRun) -> Option<f64>| against(value).map(|times| times.map(|times| times - 1.0));
     let p50 = |run: &ProgramRun| Some(latencies(run)?.p50_ms);
     let p99 = |run: &ProgramRun| Some(latencies(run)?.p99_ms);
     let all = rounds.iter().filter_map(|(_, run)| latencies(run));
@@ -139,9 +176,10 @@ fn summarise_program(program: &ProgramRun, rounds: &[(usize, &ProgramRun)], runs
         p90_ms: spread(&|run| Some(latencies(run)?.p90_ms)),
         p99_ms: spread(&p99),
         max_ms: spread(&|run| Some(latencies(run)?.max_ms)),
-        p50_overhead: against(&p50).map(|times| times.map(|times| times - 1.0)),
-        p99_overhead: against(&p99).map(|times| times.map(|times| times - 1.0)),
+        p50_overhead: overhead(&p50),
+        p99_overhead: overhead(&p99),
         quantiles_ms: quantiles(&pooled),
+        service: ServiceSummary::of(&rounds.iter().map(|(_, run)| *run).collect::<Vec<_>>(), &spread, &overhead),
         share: if is_latency { None } else { against(&rate) },
         bits: worst(rounds.iter().map(|(_, run)| &run.bits)),
     }
@@ -150,6 +188,7 @@ fn summarise_program(program: &ProgramRun, rounds: &[(usize, &ProgramRun)], runs
 fn latencies(run: &ProgramRun) -> Option<&Latencies> {
     match run.figures.as_ref()? {
         Figures::Requests(latencies) => Some(latencies),
+        Figures::Tokens(service) => Some(&service.whole),
         Figures::Steps(_) => None,
     }
 }
@@ -158,11 +197,12 @@ fn latencies(run: &ProgramRun) -> Option<&Latencies> {
 fn rate(run: &ProgramRun) -> Option<f64> {
     Some(match run.figures.as_ref()? {
         Figures::Requests(latencies) => latencies.per_second,
+        Figures::Tokens(service) => service.whole.per_second,
         Figures::Steps(rate) => rate.per_second,
     })
 }
 
-fn alone_in<'a>(runs: &'a [ArmRun], round: usize, program: &str) -> Option<&'a ProgramRun> {
+fn alone_in<'a>(runs: &[&'a ArmRun], round: usize, program: &str) -> Option<&'a ProgramRun> {
     let alone = runs.iter().find(|run| run.arm == ALONE && run.round == round)?;
     alone.stretches.first()?.programs.iter().find(|one| one.program == program)
 }
@@ -210,7 +250,27 @@ pub(crate) mod tests {
             program("train", Class::BestEffort, Figures::Steps(rate)),
         ];
         let stretches = vec![Stretch { aggressiveness: level, programs }];
-        ArmRun { arm, round, seconds: 1.0, stretches, failure: None, tenants: Vec::new(), samples: Vec::new() }
+        let (tenants, samples) = (Vec::new(), Vec::new());
+        ArmRun { arm, round, load: None, seconds: 1.0, stretches, failure: None, tenants, samples }
+    }
+
+    /// A run of an LLM server whose tokens come that long after each other, and its first ones ten times as long after their
+    /// arrivals; it is to keep to 200 ms and 20 ms.
+    pub(crate) fn llm_run(arm: &'static str, round: usize, load: Option<f64>, gap_ms: f64) -> ArmRun {
+        use super::super::answers::{Answers, tests::answer};
+        use super::super::service::{Objectives, kept, service};
+        let gap = gap_ms / 1e3;
+        let requests =
+            (0..10).map(|number: u32| answer(number.into(), 0.1 * f64::from(number), gap * 10.0, gap, 11)).collect();
+        let answers = Answers { requests, ..Answers::default() };
+        let mut found = service(&answers).unwrap();
+        found.kept = kept(&answers, Objectives { ttft_ms: Some(200.0), tpot_ms: Some(20.0) });
+        let mut run = run(arm, round, 1.0, 1.0, None);
+        run.load = load;
+        let programs = &mut run.stretches[0].programs;
+        programs.truncate(1);
+        programs[0].figures = Some(Figures::Tokens(Box::new(found)));
+        run
     }
 
     pub(crate) fn arms() -> Vec<Arm> {
@@ -256,6 +316,32 @@ pub(crate) mod tests {
         let runs = [run("fair", 1, 1.0, 1.0, Some(0.0)), run("fair", 2, 1.0, 1.0, Some(0.25))];
         let names: Vec<_> = summarise(&arms(), &runs).into_iter().map(|one| one.name).collect();
         assert_eq!(names, ["alone", "mps", "fair@0", "fair@0.25"]);
+    }
+
+    #[test]
+    fn an_llm_server_stands_against_alone_at_the_same_load() {
+        let runs = [
+            llm_run("alone", 1, Some(0.3), 10.0),
+            llm_run("alone", 1, Some(0.7), 20.0),
+            llm_run("mps", 1, Some(0.3), 15.0),
+            llm_run("mps", 1, Some(0.7), 25.0),
+        ];
+        let all = summarise(&arms(), &runs);
+        let names: Vec<_> = all.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["alone at 0.3", "mps at 0.3", "fair at 0.3", "alone at 0.7", "mps at 0.7", "fair at 0.7"]);
+        assert_eq!((all[1].arm, all[1].load), ("mps", Some(0.3)));
+        let figures = |number: usize| all[number].programs[0].service.as_ref().unwrap();
+        let near = |spread: Option<Spread>, value: f64| (spread.unwrap().median - value).abs() < 1e-3;
+        assert!(near(figures(1).tpot_p99_overhead, 0.5) && near(figures(1).mean_latency_overhead, 0.5));
+        assert!(near(figures(4).ttft_p99_overhead, 0.25), "{:?}", figures(4));
+        assert!(near(figures(1).ttft_p99_ms, 150.0) && near(figures(1).mean_latency_ms, 300.0));
+        assert!(near(figures(4).tpot_violations, 100.0) && near(figures(4).tpot_violations_part, 1.0));
+        assert!(near(figures(4).ttft_violations, 10.0) && near(figures(4).goodput, 0.0));
+        assert!(near(figures(1).tpot_violations, 0.0) && figures(1).goodput.unwrap().median > 7.0);
+        let tail = all[1].programs[0].tail_overhead();
+        assert!(near(tail, 0.5), "{tail:?}");
+        let one_load = summarise(&arms(), &runs[..1]);
+        assert_eq!((one_load[0].name.as_str(), one_load[0].load), ("alone", Some(0.3)));
     }
 
     #[test]

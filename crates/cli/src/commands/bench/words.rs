@@ -2,6 +2,7 @@
 
 use super::arm::ALONE;
 use super::identity::Identity;
+use super::service_summary::ServiceSummary;
 use super::summary::{ArmSummary, ProgramSummary, Spread};
 use crate::quantity;
 use detshare_api::Class;
@@ -47,6 +48,9 @@ pub(crate) fn reading(arm: &ArmSummary) -> String {
 
 fn sentence(arm: &ArmSummary, program: &ProgramSummary) -> String {
     let name = program.program;
+    if let Some(service) = &program.service {
+        return service_sentence(arm, name, service);
+    }
     let Some(per_second) = program.per_second else {
         return format!("{name} did too little to be measured.");
     };
@@ -71,6 +75,27 @@ fn sentence(arm: &ArmSummary, program: &ProgramSummary) -> String {
             None => format!("{name} does {rate} steps a second."),
         },
     }
+}
+
+/// What users of an LLM server notice.
+fn service_sentence(arm: &ArmSummary, name: &str, service: &ServiceSummary) -> String {
+    let against = |overhead: Option<Spread>| overhead.filter(|_| arm.arm != ALONE).map_or(String::new(), in_comparison);
+    let tail = |what: &str, p99: Option<Spread>, overhead: Option<Spread>| {
+        p99.map(|p99| format!("99 of 100 {what} within {}{}", milliseconds(p99.median), against(overhead)))
+    };
+    let parts = [
+        tail("first tokens", service.ttft_p99_ms, service.ttft_p99_overhead),
+        tail("further ones", service.tpot_p99_ms, service.tpot_p99_overhead),
+    ];
+    let mut text = format!("{name} gives {}.", parts.into_iter().flatten().collect::<Vec<_>>().join("; "));
+    if let (Some(first), Some(further)) = (service.ttft_violations_part, service.tpot_violations_part) {
+        let parts = (percent(first.median), percent(further.median));
+        text.push_str(&format!(
+            " Too late for the objectives were {} of the first tokens and {} of the others.",
+            parts.0, parts.1
+        ));
+    }
+    text
 }
 
 /// How a latency stands to the one alone.
@@ -155,6 +180,18 @@ mod tests {
         );
         assert!(!reading(&all[0]).contains("alone of"), "{}", reading(&all[0]));
         assert_eq!(reading(&all[2]), "There are no figures: it did not run.");
+    }
+
+    #[test]
+    fn an_llm_server_in_a_few_sentences() {
+        let runs = [examples::llm_run("alone", 1, None, 10.0), examples::llm_run("mps", 1, None, 15.0)];
+        let all = summarise(&examples::arms(), &runs);
+        assert_eq!(
+            reading(&all[1]),
+            "serve gives 99 of 100 first tokens within 150 ms, 50 % more than alone; 99 of 100 further ones within 15.0 ms, \
+             50 % more than alone. Too late for the objectives were 0.0 % of the first tokens and 0.0 % of the others. All \
+             computed the same bits as alone."
+        );
     }
 
     #[test]

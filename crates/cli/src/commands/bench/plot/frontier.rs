@@ -31,6 +31,10 @@ struct Point<'a> {
 pub(crate) fn draw(arms: &[ArmSummary]) -> String {
     let has_latency = arms.iter().flat_map(|arm| &arm.programs).any(|program| program.class == Class::Latency);
     let points: Vec<Point<'_>> = arms.iter().filter_map(|arm| point(arm, has_latency)).collect();
+    let has_best_effort = arms.iter().flat_map(|arm| &arm.programs).any(|program| program.class == Class::BestEffort);
+    if has_latency && !has_best_effort {
+        return nothing("There is no best-effort program that gains from sharing.");
+    }
     if points.is_empty() {
         return nothing("There is nothing to compare: no arm ran beside alone.");
     }
@@ -62,8 +66,9 @@ fn title(has_latency: bool) -> &'static str {
 fn names(arms: &[ArmSummary], has_latency: bool) -> [String; 2] {
     if has_latency {
         let x = "best-effort programs: steps a second, as part of alone (mean)";
-        let y = "p99 added to that alone (1 % and less at the edge)";
-        return [x.to_string(), y.to_string()];
+        let is_llm = arms.iter().flat_map(|arm| &arm.programs).any(|program| program.service.is_some());
+        let what = if is_llm { "p99 of TPOT" } else { "p99" };
+        return [x.to_string(), format!("{what} added to that alone (1 % and less at the edge)")];
     }
     let programs = arms.iter().find(|arm| arm.programs.len() > 1).map(|arm| arm.programs.as_slice());
     let name = |place: usize| programs.and_then(|all| all.get(place)).map_or("a program", |program| program.program);
@@ -78,7 +83,7 @@ fn point(arm: &ArmSummary, has_latency: bool) -> Option<Point<'_>> {
     let spread = |class: Class, value: fn(&ProgramSummary) -> Option<Spread>| -> Option<Vec<Spread>> {
         arm.programs.iter().filter(|program| program.class == class).map(value).collect()
     };
-    let overheads = spread(Class::Latency, |program| program.p99_overhead)?;
+    let overheads = spread(Class::Latency, ProgramSummary::tail_overhead)?;
     let worst = overheads.into_iter().max_by(|one, other| one.median.total_cmp(&other.median))?;
     let shares = spread(Class::BestEffort, |program| program.share)?;
     let mean = |figure: fn(&Spread) -> f64| shares.iter().map(figure).sum::<f64>() / approximate(shares.len() as u64);

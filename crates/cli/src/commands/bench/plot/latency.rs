@@ -5,7 +5,7 @@ use super::scale::Scale;
 use super::svg::{Anchor, INK, Stroke, Svg};
 use super::{WIDTH, look, nothing};
 use crate::commands::bench::figures::LEVELS;
-use crate::commands::bench::summary::ArmSummary;
+use crate::commands::bench::summary::{ArmSummary, ProgramSummary};
 use crate::quantity::approximate;
 use detshare_api::Class;
 
@@ -20,41 +20,70 @@ const LINE_HEIGHT: f64 = 20.0;
 /// The place of 1 % among [`LEVELS`].
 const FIRST_PERCENT: usize = 1;
 
-/// A program's latencies in an arm.
+/// Of which times the distribution is drawn.
+pub(crate) struct Subject {
+    title: &'static str,
+    axis: &'static str,
+    part: &'static str,
+    /// At [`LEVELS`], in milliseconds.
+    quantiles: fn(&ProgramSummary) -> Option<&Vec<f64>>,
+}
+
+pub(crate) const WHOLE: Subject = Subject {
+    title: "requests answered within a time; left is better",
+    axis: "latency, from arrival to answer (ms)",
+    part: "part of the requests",
+    quantiles: |program| program.quantiles_ms.as_ref(),
+};
+pub(crate) const TTFT: Subject = Subject {
+    title: "first tokens within a time; left is better",
+    axis: "TTFT, from arrival to the first token (ms)",
+    part: "part of the requests",
+    quantiles: |program| program.service.as_ref()?.ttft_quantiles_ms.as_ref(),
+};
+pub(crate) const TPOT: Subject = Subject {
+    title: "further tokens within a time; left is better",
+    axis: "TPOT, from a token to the next (ms)",
+    part: "part of the tokens",
+    quantiles: |program| program.service.as_ref()?.tpot_quantiles_ms.as_ref(),
+};
+
+/// A program's times in an arm.
 struct Curve<'a> {
     arm: &'a str,
     /// At [`LEVELS`].
     quantiles_ms: &'a [f64],
 }
 
-pub(crate) fn draw(arms: &[ArmSummary]) -> String {
+pub(crate) fn draw(arms: &[ArmSummary], subject: &Subject) -> String {
     let mut programs: Vec<&str> = Vec::new();
     for program in arms.iter().flat_map(|arm| &arm.programs).filter(|program| program.class == Class::Latency) {
         if !programs.contains(&program.program) {
             programs.push(program.program);
         }
     }
-    let panels: Vec<(&str, Vec<Curve<'_>>)> = programs.into_iter().map(|name| (name, curves(arms, name))).collect();
+    let panels: Vec<(&str, Vec<Curve<'_>>)> =
+        programs.into_iter().map(|name| (name, curves(arms, name, subject))).collect();
     let panels: Vec<_> = panels.into_iter().filter(|(_, curves)| !curves.is_empty()).collect();
     if panels.is_empty() {
         return nothing("There are no latencies: no latency program was measured.");
     }
     let mut svg = Svg::new(WIDTH, HEIGHT * approximate(panels.len() as u64));
     for (number, (program, curves)) in panels.iter().enumerate() {
-        draw_panel(&mut svg, program, curves, HEIGHT * approximate(number as u64));
+        draw_panel(&mut svg, program, curves, subject, HEIGHT * approximate(number as u64));
     }
     svg.finish()
 }
 
-fn curves<'a>(arms: &'a [ArmSummary], program: &str) -> Vec<Curve<'a>> {
+fn curves<'a>(arms: &'a [ArmSummary], program: &str, subject: &Subject) -> Vec<Curve<'a>> {
     let curve = |arm: &'a ArmSummary| {
         let found = arm.programs.iter().find(|one| one.program == program)?;
-        Some(Curve { arm: &arm.name, quantiles_ms: found.quantiles_ms.as_deref()? })
+        Some(Curve { arm: &arm.name, quantiles_ms: (subject.quantiles)(found)? })
     };
     arms.iter().filter_map(curve).collect()
 }
 
-fn draw_panel(svg: &mut Svg, program: &str, curves: &[Curve<'_>], top: f64) {
+fn draw_panel(svg: &mut Svg, program: &str, curves: &[Curve<'_>], subject: &Subject, top: f64) {
     // The few fastest would stretch the axis for nothing.
     let least = curves.iter().map(|curve| curve.quantiles_ms[FIRST_PERCENT]).filter(|value| *value > 0.0);
     let least = least.fold(f64::INFINITY, f64::min);
@@ -64,18 +93,8 @@ fn draw_panel(svg: &mut Svg, program: &str, curves: &[Curve<'_>], top: f64) {
     }
     let x = Scale::logarithmic(least, most, LEFT, RIGHT);
     let y = Scale::linear(0.0, 100.0, top + BOTTOM, top + TOP);
-    svg.text(
-        LEFT,
-        top + 22.0,
-        Anchor::Start,
-        INK,
-        &format!("{program}: requests answered within a time; left is better"),
-    );
-    axes::draw(
-        svg,
-        Axis { scale: x, name: "latency, from arrival to answer (ms)", unit: "" },
-        Axis { scale: y, name: "part of the requests", unit: " %" },
-    );
+    svg.text(LEFT, top + 22.0, Anchor::Start, INK, &format!("{program}: {}", subject.title));
+    axes::draw(svg, Axis { scale: x, name: subject.axis, unit: "" }, Axis { scale: y, name: subject.part, unit: " %" });
     for (number, curve) in curves.iter().enumerate() {
         let (colour, dashes) = look(number);
         let stroke = Stroke { colour, width: 1.8, dashes };
@@ -98,7 +117,7 @@ mod tests {
     #[test]
     fn every_arm_has_a_line_and_a_name() {
         let runs = [examples::run("alone", 1, 1.0, 10.0, None), examples::run("mps", 1, 15.0, 9.0, None)];
-        let text = draw(&summarise(&examples::arms(), &runs));
+        let text = draw(&summarise(&examples::arms(), &runs), &WHOLE);
         assert_eq!(text.matches("<polyline").count(), 2);
         for name in ["alone", "mps", "latency, from arrival to answer (ms)", "serve: requests"] {
             assert!(text.contains(name), "{name}");
@@ -107,7 +126,19 @@ mod tests {
     }
 
     #[test]
+    fn tokens_have_times_of_their_own() {
+        let runs = [examples::llm_run("alone", 1, None, 10.0), examples::llm_run("mps", 1, None, 25.0)];
+        let all = summarise(&examples::arms(), &runs);
+        for (subject, name) in [(TTFT, "serve: first tokens"), (TPOT, "part of the tokens")] {
+            let text = draw(&all, &subject);
+            assert!(text.contains(name) && text.matches("<polyline").count() == 2, "{text}");
+        }
+        let others = summarise(&examples::arms(), &[examples::run("alone", 1, 1.0, 10.0, None)]);
+        assert!(draw(&others, &TPOT).contains("no latencies"));
+    }
+
+    #[test]
     fn without_latencies_that_is_said() {
-        assert!(draw(&[]).contains("no latencies"));
+        assert!(draw(&[], &WHOLE).contains("no latencies"));
     }
 }

@@ -1,0 +1,94 @@
+//! What LLM servers can do alone, and from that how much they are sent at each load.
+
+use super::arm::{self, Arm};
+use super::figures::Figures;
+use super::llm_flags::Offered;
+use super::measured::MeasuredError;
+use super::output::{Output, OutputError};
+use super::replay::Replay;
+use super::runner::{Ground, Runner};
+use super::scenario::{Program, Trace};
+use super::service;
+use super::session::SessionError;
+use crate::quantity;
+use std::borrow::Cow;
+
+impl Runner<'_> {
+    /// Finds out what each server is sent at each load; nothing to do where there are no servers.
+    pub(crate) fn plan(&mut self) -> Result<(), SessionError> {
+        let Some(llm) = &self.settings.llm else { return Ok(()) };
+        let servers: Vec<(&'static Program, Trace)> = self.settings.scenario.servers().collect();
+        let at_once = |server: &(&'static Program, Trace)| Replay::at_once(server.0, server.1, llm.source());
+        let seconds = self.settings.seconds;
+        self.replays = match &llm.offered {
+            Offered::Rates(rates) => {
+                let pairs = servers.iter().zip(rates);
+                pairs.map(|(server, rate)| at_once(server).at_rate(*rate, seconds)).collect()
+            }
+            Offered::Loads(loads) => {
+                let mut replays = Vec::new();
+                for server in &servers {
+                    let replay = at_once(server);
+                    let capacity = self.capacity(server.0, &replay)?;
+                    super::rounds::say(&format!(
+                        "{} can do {} requests a second alone",
+                        replay.program,
+                        quantity::number(capacity)
+                    ));
+                    let at = |load: &f64| replay.at_load(*load, capacity, servers.len(), seconds);
+                    replays.extend(loads.iter().map(at));
+                }
+                replays
+            }
+        };
+        Ok(())
+    }
+
+    /// Requests a second.
+    fn capacity(&self, program: &'static Program, replay: &Replay) -> Result<f64, SessionError> {
+        super::rounds::say(&format!("what {} can do alone …", program.name));
+        let folder = self.scratch.join("capacity");
+        let done =
+            self.session(arm::BARE_ALONE, &Ground::Bare, &[program], &[None], &[replay], &folder, &mut Vec::new());
+        let _ = std::fs::remove_dir_all(&folder);
+        let capacity = match done?.outputs.first() {
+            Some(Output::Answers(answers)) => answers.capacity(),
+            _ => None,
+        };
+        let nothing = MeasuredError::Output { program: program.name, source: OutputError::Nothing };
+        capacity.ok_or(SessionError::Program(nothing))
+    }
+
+    /// What servers are sent at a load.
+    pub(crate) fn replays_at(&self, load: Option<f64>) -> Vec<&Replay> {
+        self.replays.iter().filter(|replay| replay.load == load).collect()
+    }
+
+    /// What of a program's output has figures: all, but for the first requests of a server.
+    pub(crate) fn counted<'a>(&self, load: Option<f64>, program: &Program, output: &'a Output) -> Cow<'a, Output> {
+        let mine = self.replays.iter().find(|replay| replay.load == load && replay.program == program.name);
+        match (mine, output) {
+            (Some(replay), Output::Answers(answers)) => Cow::Owned(Output::Answers(replay.counted(answers))),
+            _ => Cow::Borrowed(output),
+        }
+    }
+
+    /// How a server kept to its objectives; those that nobody gave come from the first run alone.
+    pub(crate) fn hold_to_objectives(
+        &mut self,
+        arm: Arm,
+        load: Option<f64>,
+        program: &Program,
+        output: &Output,
+        figures: &mut Option<Figures>,
+    ) {
+        let mine = self.replays.iter_mut().find(|replay| replay.load == load && replay.program == program.name);
+        let (Some(replay), Output::Answers(answers), Some(Figures::Tokens(found))) = (mine, output, figures) else {
+            return;
+        };
+        if arm.name == arm::ALONE {
+            replay.objectives = replay.objectives.or_from_alone(found);
+        }
+        found.kept = service::kept(answers, replay.objectives);
+    }
+}

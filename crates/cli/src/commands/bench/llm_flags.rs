@@ -1,0 +1,242 @@
+//! The flags of `detshare bench` for scenarios with LLM servers, and what they resolve to.
+
+use super::replay::Source;
+use super::scenario::{SCENARIOS, Scenario};
+use super::service::Objectives;
+use crate::{exit, quantity};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const DEFAULT_LOAD: f64 = 0.5;
+/// Twice what servers can do is a queue that only grows.
+const MOST_LOAD: f64 = 2.0;
+const MOST_PER_SECOND: f64 = 10_000.0;
+/// The models of the server that a GPU is needed for.
+const MODELS: [&str; 2] = ["1b", "8b"];
+
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "LLM servers")]
+pub(crate) struct LlmArguments {
+    /// The part of what the servers can do that they are sent, such as 0.5, or several of them, separated by commas
+    ///
+    /// What a server can do alone is measured at first. Several servers share the load: at 0.5, two of them get a quarter
+    /// of what each can do. All arms are run at each load; without this, at 0.5.
+    #[arg(long, alias = "loads", value_name = "X,...", value_delimiter = ',', value_parser = load, conflicts_with = "rates")]
+    load: Vec<f64>,
+
+    /// Requests a second for each server in place of a load, separated by commas
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = rate)]
+    rates: Vec<f64>,
+
+    /// The folder with azure-llm-2023-conv.csv and azure-llm-2023-code.csv; without this, requests are made up
+    #[arg(long, value_name = "DIR")]
+    trace_folder: Option<PathBuf>,
+
+    /// The size of the servers' models; without this, as the scenario says
+    #[arg(long, value_name = "SIZE", value_parser = model())]
+    model: Option<&'static str>,
+
+    /// The time to the first token that servers are to keep to, such as 1s; without this, 1.5 times p99 alone
+    #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
+    ttft: Option<Duration>,
+
+    /// The time for each further token that servers are to keep to, such as 50ms; without this, 1.25 times p99 alone
+    #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
+    tpot: Option<Duration>,
+}
+
+fn load(text: &str) -> Result<f64, String> {
+    let load = text.trim().parse().ok().filter(|load| *load > 0.0 && *load <= MOST_LOAD);
+    load.ok_or(format!("a load is a number above 0 and up to {MOST_LOAD}; 1 is all that the servers can do"))
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.trim().parse().ok().filter(|rate| *rate > 0.0 && *rate <= MOST_PER_SECOND);
+    rate.ok_or(format!("requests a second are a number above 0 and up to {MOST_PER_SECOND}"))
+}
+
+fn model() -> impl TypedValueParser<Value = &'static str> {
+    PossibleValuesParser::new(MODELS)
+        .try_map(|name| MODELS.into_iter().find(|model| *model == name).ok_or("there is no such model"))
+}
+
+/// Why the flags make no sense.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LlmFlagsError {
+    #[error("{flag} is for LLM servers, and {scenario} has none: leave it out, or choose {}", with_servers())]
+    NoServers { flag: &'static str, scenario: &'static str },
+    #[error("{scenario} has no levels, as every arm answers the same requests: leave out --aggressiveness")]
+    Levels { scenario: &'static str },
+    #[error("--rates needs a number for each of {servers}")]
+    Rates { servers: String },
+    #[error("no {}: name the folder that has it with --trace-folder, or leave that out for requests that are made up", .file.display())]
+    NoTrace { file: PathBuf },
+}
+
+impl LlmFlagsError {
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::NoServers { .. } | Self::Levels { .. } | Self::Rates { .. } => exit::USAGE,
+            Self::NoTrace { .. } => exit::FILES,
+        }
+    }
+}
+
+fn with_servers() -> String {
+    let names: Vec<_> = SCENARIOS.iter().filter(|one| one.has_servers()).map(|one| one.name).collect();
+    names.join(", ")
+}
+
+/// What servers are sent, and what they are to keep to.
+#[derive(Debug, PartialEq)]
+pub(crate) struct LlmSettings {
+    pub(crate) offered: Offered,
+    pub(crate) traces: Option<PathBuf>,
+    model: Option<&'static str>,
+    pub(crate) objectives: Objectives,
+}
+
+/// How much servers are sent.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Offered {
+    /// Parts of what they can do; all arms run at each.
+    Loads(Vec<f64>),
+    /// Requests a second, server by server.
+    Rates(Vec<f64>),
+}
+
+impl LlmSettings {
+    /// Nothing where the scenario has no servers.
+    pub(crate) fn resolve(
+        scenario: &Scenario,
+        arguments: LlmArguments,
+        has_levels: bool,
+    ) -> Result<Option<Self>, LlmFlagsError> {
+        if !scenario.has_servers() {
+            return match arguments.first_flag() {
+                Some(flag) => Err(LlmFlagsError::NoServers { flag, scenario: scenario.name }),
+                None => Ok(None),
+            };
+        }
+        if has_levels {
+            return Err(LlmFlagsError::Levels { scenario: scenario.name });
+        }
+        let LlmArguments { mut load, rates, trace_folder, model, ttft, tpot } = arguments;
+        let servers: Vec<_> = scenario.servers().collect();
+        if !rates.is_empty() && rates.len() != servers.len() {
+            let servers = servers.iter().map(|(program, _)| program.name).collect::<Vec<_>>().join(", ");
+            return Err(LlmFlagsError::Rates { servers });
+        }
+        // Absolute, as programs may run elsewhere.
+        let traces = trace_folder.map(|folder| std::path::absolute(&folder).unwrap_or(folder));
+        for file in traces.iter().flat_map(|folder| servers.iter().map(|(_, trace)| folder.join(trace.file))) {
+            if !file.is_file() {
+                return Err(LlmFlagsError::NoTrace { file });
+            }
+        }
+        if load.is_empty() {
+            load.push(DEFAULT_LOAD);
+        }
+        load.sort_by(f64::total_cmp);
+        load.dedup();
+        let offered = if rates.is_empty() { Offered::Loads(load) } else { Offered::Rates(rates) };
+        let milliseconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64() * 1e3);
+        let objectives = Objectives { ttft_ms: milliseconds(ttft), tpot_ms: milliseconds(tpot) };
+        Ok(Some(Self { offered, traces, model, objectives }))
+    }
+
+    pub(crate) fn source(&self) -> Source<'_> {
+        Source { folder: self.traces.as_deref(), model: self.model, objectives: self.objectives }
+    }
+}
+
+impl LlmArguments {
+    /// One that was given.
+    fn first_flag(&self) -> Option<&'static str> {
+        let given = [
+            ("--load", !self.load.is_empty()),
+            ("--rates", !self.rates.is_empty()),
+            ("--trace-folder", self.trace_folder.is_some()),
+            ("--model", self.model.is_some()),
+            ("--ttft", self.ttft.is_some()),
+            ("--tpot", self.tpot.is_some()),
+        ];
+        given.into_iter().find(|(_, is_given)| *is_given).map(|(flag, _)| flag)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Bench {
+        #[command(flatten)]
+        arguments: LlmArguments,
+    }
+
+    fn resolved(scenario: &str, line: &str) -> Result<Option<LlmSettings>, String> {
+        let scenario = SCENARIOS.iter().find(|one| one.name == scenario).unwrap();
+        let parsed = Bench::try_parse_from(std::iter::once("bench").chain(line.split_whitespace()));
+        let arguments = parsed.map_err(|error| error.to_string())?.arguments;
+        LlmSettings::resolve(scenario, arguments, false).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn without_flags() {
+        assert_eq!(resolved("small", ""), Ok(None));
+        let settings = resolved("llm-llm", "").unwrap().unwrap();
+        assert_eq!(settings.offered, Offered::Loads(vec![0.5]));
+        assert_eq!((settings.traces, settings.objectives), (None, Objectives::default()));
+    }
+
+    #[test]
+    fn with_all_flags() {
+        let traces = tempfile::tempdir().unwrap();
+        for file in ["azure-llm-2023-conv.csv", "azure-llm-2023-code.csv"] {
+            std::fs::write(traces.path().join(file), "").unwrap();
+        }
+        let folder = traces.path().display();
+        let line = format!("--loads 0.7,0.3,0.7 --trace-folder {folder} --model 8b --ttft 1s --tpot 50ms");
+        let settings = resolved("llm-llm", &line).unwrap().unwrap();
+        assert_eq!(settings.offered, Offered::Loads(vec![0.3, 0.7]));
+        assert_eq!(settings.objectives, Objectives { ttft_ms: Some(1000.0), tpot_ms: Some(50.0) });
+        assert_eq!(settings.source().model, Some("8b"));
+        let settings = resolved("llm-llm", "--rates 3,1.5").unwrap().unwrap();
+        assert_eq!(settings.offered, Offered::Rates(vec![3.0, 1.5]));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_said_in_a_line() {
+        for (scenario, line, reason) in [
+            (
+                "small",
+                "--ttft 1s",
+                "--ttft is for LLM servers, and small has none: leave it out, or choose llm-train, ",
+            ),
+            (
+                "llm-train",
+                "--trace-folder /no/such/folder",
+                "no /no/such/folder/azure-llm-2023-conv.csv: name the folder",
+            ),
+            ("llm-llm", "--rates 3", "--rates needs a number for each of chat, code"),
+            ("llm-train", "--load 0", "a load is a number above 0 and up to 2"),
+            ("llm-train", "--load 50", "a load is a number above 0 and up to 2"),
+            ("llm-train", "--load nan", "a load is a number above 0 and up to 2"),
+            ("llm-train", "--rates inf", "requests a second are a number above 0"),
+            ("llm-train", "--load 0.5 --rates 3", "cannot be used with"),
+            ("llm-train", "--tpot 0ms", "it must be between 1us and 24 hours"),
+            ("llm-train", "--ttft 5", "a duration is a number with a unit"),
+            ("llm-train", "--model 70b", "1b, 8b"),
+        ] {
+            let error = resolved(scenario, line).unwrap_err();
+            assert!(error.contains(reason), "{line}: {error}");
+        }
+        let scenario = SCENARIOS.iter().find(|one| one.name == "llm-train").unwrap();
+        let error = LlmSettings::resolve(scenario, LlmArguments::default(), true).unwrap_err();
+        assert!(error.to_string().contains("leave out --aggressiveness"), "{error}");
+    }
+}

@@ -1,0 +1,189 @@
+//! `detshare bench` with LLM servers, from outside: the real server, with a model that only counts.
+
+use crate::bench_stage::BenchStage;
+use crate::daemon::built;
+use crate::stage::outcome;
+use serde_json::Value;
+
+const COLUMNS: &str = "TIMESTAMP,ContextTokens,GeneratedTokens";
+/// More than the scenarios skip.
+const ROWS: usize = 2400;
+
+fn server<'a>(results: &'a Value, arm: &str, program: &str) -> &'a Value {
+    let arms = results["arms"].as_array().unwrap();
+    let arm = arms.iter().find(|one| one["name"] == arm).unwrap_or_else(|| panic!("no {arm} in {results:#}"));
+    let programs = arm["programs"].as_array().unwrap();
+    programs.iter().find(|one| one["program"] == program).unwrap_or_else(|| panic!("no {program} in {arm:#}"))
+}
+
+fn median(figures: &Value, name: &str) -> f64 {
+    figures[name]["median"].as_f64().unwrap_or_else(|| panic!("no {name} in {figures:#}"))
+}
+
+#[test]
+fn two_servers_answer_the_same_requests_in_every_arm() {
+    let bench = BenchStage::with_mps();
+    let traces = bench.traces(COLUMNS, ROWS);
+    let flags = ["--seconds", "1", "--rounds", "1", "--arms", "alone,time-slicing,mps", "--rates", "40,60"];
+    let ended = bench.bench("llm-llm", &[&flags[..], &["--trace-folder", &traces]].concat());
+    assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
+    let results = bench.results();
+    for (program, requests) in [("chat", 40), ("code", 60)] {
+        for arm in ["alone", "time-slicing", "mps"] {
+            let found = server(&results, arm, program);
+            assert_eq!(found["requests"], requests, "{found:#}");
+            assert_ne!(found["bits"]["verdict"], "different", "{found:#}");
+            assert_ne!(found["bits"]["verdict"], "unknown", "{found:#}");
+        }
+        let alone = &server(&results, "alone", program)["service"];
+        let mps = &server(&results, "mps", program)["service"];
+        assert!(median(mps, "tpot_p50_ms") > median(alone, "tpot_p50_ms") * 1.5, "twice as slow: {mps:#}");
+        assert!(median(mps, "mean_latency_overhead") > 0.3, "{mps:#}");
+        assert!(median(mps, "tpot_violations") > median(alone, "tpot_violations"), "{mps:#}");
+        assert!(median(alone, "goodput") > 10.0, "{alone:#}");
+    }
+    for replay in results["replays"].as_array().unwrap() {
+        assert!(replay["objectives"]["tpot_ms"].as_f64().is_some_and(|limit| limit > 1.0), "{replay:#}");
+    }
+    let said = "chat: 40 requests of azure-llm-2023-conv.csv, 40.0 a second; objectives: TTFT within ";
+    assert!(ended.stdout.contains(said) && ended.stdout.contains("(1.25 times its p99 alone)"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("every program computed the same bits as alone"), "{}", ended.stdout);
+    for file in ["results.json", "index.html", "ttft.svg", "tpot.svg", "latency.svg"] {
+        let text = std::fs::read_to_string(bench.stage.path("out").join(file)).unwrap();
+        assert!(!text.is_empty() && !text.contains("NaN"), "{file}");
+    }
+    let log = bench.log();
+    assert_eq!(log.len(), 6);
+    for one in &log {
+        let words: Vec<_> = one["arguments"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        assert!(words.windows(2).any(|pair| pair == ["--shape", "1b"]), "{words:?}");
+        assert!(!words.contains(&"--longest-output") && !words.contains(&"--longest-prompt"), "requests are whole");
+    }
+    bench.assert_nothing_is_left();
+}
+
+#[test]
+fn loads_are_parts_of_what_the_servers_can_do() {
+    let bench = BenchStage::new();
+    let flags =
+        ["--seconds", "1", "--rounds", "1", "--arms", "alone,time-slicing", "--loads", "0.2,0.1", "--format", "csv"];
+    let ended = bench.bench("llm-train", &flags);
+    assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
+    assert!(
+        ended.stderr.contains("requests a second alone") && ended.stderr.contains("alone at load 0.1 …"),
+        "{}",
+        ended.stderr
+    );
+    let results = bench.results();
+    let replays = results["replays"].as_array().unwrap();
+    assert_eq!(replays.len(), 2);
+    for (replay, load) in replays.iter().zip([0.1, 0.2]) {
+        let capacity = replay["capacity"].as_f64().unwrap();
+        let rate = replay["per_second"].as_f64().unwrap();
+        assert!((rate - load * capacity).abs() < 1e-9 && replay["trace"].is_null(), "{replay:#}");
+        let arm = format!("time-slicing at {load}");
+        let counted = replay["requests"].as_u64().unwrap() - replay["warm_up"].as_u64().unwrap();
+        assert_eq!(server(&results, &arm, "chat")["requests"], counted);
+        assert!(server(&results, &arm, "train")["share"]["median"].is_number());
+    }
+    assert_eq!(ended.stdout.lines().count(), 1 + 2 * 2 * 2, "{}", ended.stdout);
+    let goodput = std::fs::read_to_string(bench.stage.path("out/goodput.svg")).unwrap();
+    assert_eq!(goodput.matches("<polyline").count(), 2);
+    let page = std::fs::read_to_string(bench.stage.path("out/index.html")).unwrap();
+    assert!(page.contains("a synthetic conversation trace, as there is no --trace-folder"), "{page}");
+    bench.assert_nothing_is_left();
+}
+
+/// As far as it goes without a GPU and without a framework: each step launches a kernel on the software GPU.
+#[test]
+fn servers_are_tenants_with_their_objectives() {
+    let bench = BenchStage::new();
+    bench.tell("on-gpu");
+    std::fs::create_dir(bench.stage.path("driver")).unwrap();
+    let softgpu = built("libdetshare_softgpu.so");
+    std::os::unix::fs::symlink(&softgpu, bench.stage.path("driver/libcuda.so.1")).unwrap();
+    let arms = "alone,detshare-alone,slo-aware,exclusive";
+    let flags = ["--seconds", "1", "--rounds", "1", "--arms", arms, "--rates", "20,20", "--isolation", "process"];
+    let mut command = bench.stage.detshare();
+    bench.prepare(&mut command);
+    command
+        .args(BenchStage::arguments("llm-llm", &[&flags[..], &["--ttft", "500ms"]].concat()))
+        .env("LD_LIBRARY_PATH", bench.stage.path("driver"))
+        .env("DETSHARE_DRIVER", softgpu)
+        .env("DETSHARE_SHIM", built("libdetshare_shim.so"))
+        .env("DETSHARE_DAEMON", built("detshared"));
+    let ended = outcome(&mut command);
+    assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
+    let results = bench.results();
+    for arm in arms.split(',').skip(1) {
+        for program in ["chat", "code"] {
+            let found = server(&results, arm, program);
+            assert_eq!((&found["requests"], &found["bits"]["verdict"]), (&20.into(), &"identical".into()), "{found:#}");
+        }
+    }
+    let given = |one: &Value, name: &str| one["given"][name].as_str().map(str::to_string);
+    let log = bench.log();
+    let tenants: Vec<&Value> = log.iter().filter(|one| given(one, "DETSHARE_CLASS").is_some()).collect();
+    assert_eq!((log.len(), tenants.len()), (8, 6));
+    for tenant in tenants {
+        assert_eq!(given(tenant, "DETSHARE_CLASS").as_deref(), Some("latency"));
+        assert_eq!(given(tenant, "DETSHARE_TTFT").as_deref(), Some("500000000"));
+        let tpot: f64 = given(tenant, "DETSHARE_TPOT").unwrap().parse().unwrap();
+        assert!(tpot > 1e6, "at least what a decode step takes: {tpot}");
+    }
+    bench.assert_nothing_is_left();
+}
+
+#[test]
+fn other_tokens_are_named_by_their_request() {
+    let bench = BenchStage::with_mps();
+    bench.tell("other-bits");
+    let flags = ["--seconds", "1", "--rounds", "1", "--arms", "alone,mps", "--rates", "30,30"];
+    let ended = bench.bench("llm-llm", &flags);
+    assert_eq!(ended.code, Some(1), "{}{}", ended.stdout, ended.stderr);
+    let said = "chat under mps is different: token 2 of request 503 (500, alone ";
+    assert!(ended.stdout.contains(said), "{}", ended.stdout);
+    bench.assert_nothing_is_left();
+}
+
+#[test]
+fn objectives_that_nobody_can_keep_to_are_said_to_be_so() {
+    let bench = BenchStage::new();
+    let flags = ["--seconds", "1", "--rounds", "1", "--arms", "alone,time-slicing", "--rates", "20", "--tpot", "1us"];
+    let ended = bench.bench("llm-train", &flags);
+    assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
+    assert!(ended.stdout.contains("alone: chat misses its objective mostly even so: raise --tpot"), "{}", ended.stdout);
+    let found = server(&bench.results(), "time-slicing", "chat")["service"].clone();
+    assert_eq!((median(&found, "goodput"), median(&found, "tpot_violations_part")), (0.0, 1.0));
+}
+
+#[test]
+fn what_is_wrong_with_a_trace_is_one_line() {
+    let bench = BenchStage::new();
+    let refused = |more: &[&str], code: i32, reason: &str| {
+        let ended = bench.bench("llm-train", &[&["--seconds", "1", "--rounds", "1", "--arms", "alone"], more].concat());
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(code), ""), "{}", ended.stderr);
+        let last = ended.stderr.lines().last().unwrap_or_default();
+        assert!(last.contains(reason), "{}", ended.stderr);
+        assert!(!ended.stderr.contains("Traceback"), "{}", ended.stderr);
+        bench.assert_nothing_is_left();
+    };
+    refused(
+        &["--trace-folder", "nowhere"],
+        74,
+        "azure-llm-2023-conv.csv: name the folder that has it with --trace-folder",
+    );
+    let traces = bench.traces("TIMESTAMP,GeneratedTokens", ROWS);
+    let columns = "line 1: no column ContextTokens; the header must have TIMESTAMP, ContextTokens, GeneratedTokens";
+    refused(&["--trace-folder", &traces], 2, columns);
+    let traces = bench.traces(COLUMNS, 5);
+    refused(&["--trace-folder", &traces], 2, "has 5 requests, and the first 500 are left out; give a longer trace");
+    refused(&["--load", "17"], 64, "a load is a number above 0 and up to 2");
+    refused(&["--ttft", "0s"], 64, "it must be between 1us and 24 hours");
+    bench.tell("no-gpu");
+    refused(&[], 2, "chat found no GPU");
+    // Without a measurement ahead, it is an arm that has no figures.
+    let ended = bench.bench("llm-train", &["--seconds", "1", "--rounds", "1", "--arms", "alone", "--rates", "5"]);
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    assert!(ended.stdout.contains("alone: chat found no GPU"), "{}", ended.stdout);
+}
