@@ -128,6 +128,7 @@ def main():
         if run.name not in options.only:
             continue
         run = without_unknown(run.without_rivals() if options.no_rivals else run)
+        run = replace(run, arms=[arm for arm in run.arms if arm not in options.leave_out])
         left = deadline - time.monotonic()
         needed = run.seconds(options.seconds, options.rounds)
         if needed > left:
@@ -157,9 +158,10 @@ def parse_arguments():
     parser.add_argument("--load", type=float, metavar="X", help="of LLM servers, in place of each run's own")
     parser.add_argument("--trace-folder", metavar="DIR", help="with the traces for LLM servers; otherwise made up")
     parser.add_argument("--no-rivals", action="store_true", help="leave out what nothing is asked of")
+    parser.add_argument("--leave-out", default="", metavar="ARM[,ARM]", help="these as well")
     parser.add_argument("--limit", type=float, default=3600, metavar="SECONDS", help="for all of it")
     options = parser.parse_args()
-    options.only = options.only.split(",")
+    options.only, options.leave_out = options.only.split(","), options.leave_out.split(",")
     unknown = [name for name in options.only if name not in names]
     if unknown:
         parser.error(f"no run {', '.join(unknown)}; there are {', '.join(names)}")

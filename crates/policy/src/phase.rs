@@ -3,7 +3,9 @@
 //!
 //! What a step has to do is what its launches take together, as predicted; how long it lasts in company does not matter. Most
 //! steps of a server are short: their usual work is its *pace*. A step with more than twice of that is a prefill, and so is one
-//! with a little more that takes far more launches: where decoding is a CUDA graph, prefill mostly is none. How a step
+//! with a little more that takes far more launches: where decoding is a CUDA graph, prefill mostly is none. Where that has
+//! been seen, a step with few launches must have far more to do to be a prefill: what a graph takes is learned from few
+//! launches, and in company those may have been slow. How a step
 //! will end is often known when it begins: steps that begin with the same launches had as much to do before. A wrong guess costs
 //! somebody time; no result depends on it.
 
@@ -52,6 +54,10 @@ impl Phase {
 const FEWEST: u32 = 8;
 /// Times the pace: more is a prefill.
 const PREFILL: u64 = 2;
+/// The same for a step with few launches where prefills take many.
+const PREFILL_OF_FEW: u64 = 8;
+/// Prefills with many launches until that is known.
+const PREFILLS_OF_MANY: u32 = 2;
 /// Times the usual launches: more is a prefill too, if it has an eighth more to do.
 const MANY_LAUNCHES: u32 = 4;
 /// Less than this part of the pace is something else, and says nothing.
@@ -114,6 +120,10 @@ pub struct Phases {
     usual_launches: u32,
     prefills: u32,
     shorter: u32,
+    /// Prefills with many launches, less those with few.
+    of_many: u32,
+    /// How often such a one came after others.
+    returns: u32,
     /// How much speaks for steps of two kinds; enough once is enough.
     evidence: u32,
     has_both: bool,
@@ -142,6 +152,8 @@ impl Phases {
             usual_launches: 0,
             prefills: 0,
             shorter: 0,
+            of_many: 0,
+            returns: 0,
             evidence: 0,
             has_both: false,
             beginnings: [Beginning::NONE; BEGINNINGS],
@@ -224,14 +236,18 @@ impl Phases {
         }
     }
 
-    /// A step that was long by chance has as many launches as others, and is rare.
+    /// A step that was long by chance has as many launches as others, and is rare. Steps that come before all others, and
+    /// never again, are a program's beginning.
     fn doubt_less(&mut self, launches: u32) {
         const ENOUGH: u32 = 48;
         const RARE: u32 = 16;
-        let is_another = launches > self.usual_launches.saturating_mul(MANY_LAUNCHES);
-        self.evidence += if is_another { ENOUGH } else { RARE };
-        self.has_both |= self.is_known() && self.evidence >= ENOUGH;
-        self.evidence = self.evidence.min(ENOUGH);
+        const MOST: u32 = 16;
+        let is_another = self.takes_many(launches);
+        let is_first = self.prefills == 0;
+        self.of_many = if is_another { (self.of_many + 1).min(MOST) } else { self.of_many.saturating_sub(1) };
+        self.returns = (self.returns + u32::from(is_another && is_first)).min(MOST);
+        self.evidence = (self.evidence + if is_first { RARE } else { 0 }).min(ENOUGH);
+        self.has_both |= self.is_known() && (self.evidence >= ENOUGH || self.returns >= PREFILLS_OF_MANY);
     }
 
     /// The usual work of a short step; 0 if nothing is known yet.
@@ -250,10 +266,14 @@ impl Phases {
         self.steps >= FEWEST as u64
     }
 
+    const fn takes_many(&self, launches: u32) -> bool {
+        launches > self.usual_launches.saturating_mul(MANY_LAUNCHES)
+    }
+
     fn of(&self, work_ns: u64, launches: u32) -> Phase {
-        let has_many = launches > self.usual_launches.saturating_mul(MANY_LAUNCHES)
-            && work_ns > self.pace_ns.saturating_add(self.pace_ns / 8);
-        if has_many || work_ns > self.pace_ns.saturating_mul(PREFILL) {
+        let has_many = self.takes_many(launches) && work_ns > self.pace_ns.saturating_add(self.pace_ns / 8);
+        let times = if self.of_many >= PREFILLS_OF_MANY { PREFILL_OF_FEW } else { PREFILL };
+        if has_many || work_ns > self.pace_ns.saturating_mul(times) {
             Phase::Prefill
         } else if work_ns < self.pace_ns / TRIFLE {
             Phase::Unknown
@@ -374,6 +394,24 @@ mod tests {
     }
 
     #[test]
+    fn a_graph_whose_time_was_learned_in_company_is_no_prefill() {
+        let mut phases = Phases::new();
+        for i in 0..100 {
+            run(&mut phases, &if i % 10 == 9 { prefill(512) } else { decode(8) });
+        }
+        let slow: Step = vec![(100, 3 * US), (999, 13_000 * US)];
+        assert_eq!(run(&mut phases, &slow).1, Phase::Decode);
+        assert_eq!(run(&mut phases, &prefill(1_000)).1, Phase::Prefill);
+        // Far more is one, whatever it takes to launch; a server that has such ones alone is believed after some.
+        let far_more: Step = vec![(7, 80_000 * US)];
+        assert_eq!(run(&mut phases, &far_more).1, Phase::Prefill);
+        for i in 0..400 {
+            run(&mut phases, &if i % 10 == 9 { far_more.clone() } else { decode(8) });
+        }
+        assert_eq!(run(&mut phases, &vec![(7, 20_000 * US)]).1, Phase::Prefill);
+    }
+
+    #[test]
     fn alone_the_length_of_a_step_tells() {
         let mut phases = Phases::new();
         for i in 0..50_u64 {
@@ -391,6 +429,12 @@ mod tests {
         let mut phases = Phases::new();
         for i in 0..5_000 {
             phases.ended(if i % 100 == 77 { 9_000 * US } else { 1_200 * US }, 3);
+        }
+        assert!(!phases.has_both());
+        // Nor does one that begins kernel by kernel and goes on with a graph.
+        let mut phases = Phases::new();
+        for i in 0..1_000 {
+            if i < 10 { phases.ended(9_000 * US, 400) } else { phases.ended(1_200 * US, 3) };
         }
         assert!(!phases.has_both());
         // An eager server has as many launches in each step, and prefills more often.
