@@ -3,9 +3,9 @@
 //!
 //! What a step has to do is what its launches take together, as predicted; how long it lasts in company does not matter. Most
 //! steps of a server are short: their usual work is its *pace*. A step with more than twice of that is a prefill, and so is one
-//! with a little more that takes far more launches: where decoding is a CUDA graph, prefill mostly is none. Where that has
-//! been seen, a step with few launches must have far more to do to be a prefill: what a graph takes is learned from few
-//! launches, and in company those may have been slow. How a step
+//! with a little more that takes far more launches: where decoding is a CUDA graph, prefill mostly is none, and no single launch
+//! of it has most of the work. Where that has been seen, other steps must have far more to do to be a prefill: what a graph
+//! takes is learned from few launches, in company those may have been slow, and what prepares it may never have been seen. How a step
 //! will end is often known when it begins: steps that begin with the same launches had as much to do before. A wrong guess costs
 //! somebody time; no result depends on it.
 
@@ -131,6 +131,7 @@ pub struct Phases {
     // Of the step under way.
     launches: u32,
     work_ns: u64,
+    largest_ns: u64,
     hash: u64,
     looks: [u64; LOOKS.len()],
     guess: Phase,
@@ -159,6 +160,7 @@ impl Phases {
             beginnings: [Beginning::NONE; BEGINNINGS],
             launches: 0,
             work_ns: 0,
+            largest_ns: 0,
             hash: 0,
             looks: [0; LOOKS.len()],
             guess: Phase::Unknown,
@@ -169,13 +171,20 @@ impl Phases {
     pub fn launched(&mut self, identity: u64, expected_ns: u64) -> Phase {
         self.launches = self.launches.saturating_add(1);
         self.work_ns = self.work_ns.saturating_add(expected_ns);
+        self.largest_ns = self.largest_ns.max(expected_ns);
         if let Some(look) = LOOKS.iter().position(|count| *count == self.launches) {
             self.look(look, identity);
         } else if self.launches < LOOKS[LOOKS.len() - 1] {
             self.hash = mixed(self.hash, identity);
         }
-        if self.is_known() && self.of(self.work_ns, self.launches) == Phase::Prefill {
-            self.guess = Phase::Prefill;
+        if self.is_known() {
+            let has_most = expected_ns > self.pace_ns / 2;
+            match self.of(self.work_ns, self.launches) {
+                Phase::Prefill => self.guess = Phase::Prefill,
+                // What came before it only prepared it.
+                Phase::Decode if has_most => self.guess = Phase::Decode,
+                Phase::Decode | Phase::Unknown => {}
+            }
         }
         self.guess
     }
@@ -190,9 +199,18 @@ impl Phases {
     /// The step is over, after so long and with so many launches. Says what it was. Where nobody kept account of its launches,
     /// because it was alone, how long it lasted is what it had to do.
     pub fn ended(&mut self, lasts_ns: u64, launches: u32) -> Phase {
-        let (work_ns, looks) = (if self.launches == 0 { lasts_ns } else { self.work_ns }, self.looks);
-        (self.launches, self.work_ns, self.hash) = (0, 0, 0);
+        let is_accounted = self.launches != 0;
+        let (work_ns, looks) = (if is_accounted { self.work_ns } else { lasts_ns }, self.looks);
+        let phase = self.over(work_ns, launches, is_accounted);
+        for hash in looks.into_iter().filter(|hash| *hash != 0 && work_ns != 0) {
+            self.remember(hash, phase);
+        }
+        (self.launches, self.work_ns, self.largest_ns, self.hash) = (0, 0, 0, 0);
         (self.looks, self.guess) = ([0; LOOKS.len()], Phase::Unknown);
+        if self.is_known() { phase } else { Phase::Unknown }
+    }
+
+    fn over(&mut self, work_ns: u64, launches: u32, is_accounted: bool) -> Phase {
         if work_ns == 0 {
             return Phase::Unknown;
         }
@@ -201,15 +219,12 @@ impl Phases {
             (self.pace_ns, self.usual_launches) = (work_ns, launches);
         }
         let phase = self.of(work_ns, launches);
-        self.follow(phase, work_ns, launches);
-        for hash in looks.into_iter().filter(|hash| *hash != 0) {
-            self.remember(hash, phase);
-        }
-        if self.is_known() { phase } else { Phase::Unknown }
+        self.follow(phase, work_ns, launches, is_accounted);
+        phase
     }
 
     /// The pace is what short steps have to do lately.
-    fn follow(&mut self, phase: Phase, work_ns: u64, launches: u32) {
+    fn follow(&mut self, phase: Phase, work_ns: u64, launches: u32, is_accounted: bool) {
         match phase {
             Phase::Decode => {
                 self.prefills = 0;
@@ -221,7 +236,7 @@ impl Phases {
                     if work_ns > pace { pace + (work_ns - pace) / part } else { pace - (pace - work_ns) / part };
             }
             Phase::Prefill => {
-                self.doubt_less(launches);
+                self.doubt_less(launches, is_accounted);
                 self.prefills += 1;
                 if self.prefills >= ONLY_PREFILLS {
                     (self.pace_ns, self.usual_launches, self.prefills) = (work_ns, launches, 0);
@@ -236,9 +251,9 @@ impl Phases {
         }
     }
 
-    /// A step that was long by chance has as many launches as others, and is rare. Steps that come before all others, and
-    /// never again, are a program's beginning.
-    fn doubt_less(&mut self, launches: u32) {
+    /// A step that was long by chance has as many launches as others, and no more to do. Steps that come before all others,
+    /// and never again, are a program's beginning.
+    fn doubt_less(&mut self, launches: u32, is_accounted: bool) {
         const ENOUGH: u32 = 48;
         const RARE: u32 = 16;
         const MOST: u32 = 16;
@@ -246,7 +261,7 @@ impl Phases {
         let is_first = self.prefills == 0;
         self.of_many = if is_another { (self.of_many + 1).min(MOST) } else { self.of_many.saturating_sub(1) };
         self.returns = (self.returns + u32::from(is_another && is_first)).min(MOST);
-        self.evidence = (self.evidence + if is_first { RARE } else { 0 }).min(ENOUGH);
+        self.evidence = (self.evidence + if is_first && is_accounted { RARE } else { 0 }).min(ENOUGH);
         self.has_both |= self.is_known() && (self.evidence >= ENOUGH || self.returns >= PREFILLS_OF_MANY);
     }
 
@@ -266,8 +281,9 @@ impl Phases {
         self.steps >= FEWEST as u64
     }
 
+    /// Whether it takes far more launches than usual, none of which has most of the work of a short step.
     const fn takes_many(&self, launches: u32) -> bool {
-        launches > self.usual_launches.saturating_mul(MANY_LAUNCHES)
+        launches > self.usual_launches.saturating_mul(MANY_LAUNCHES) && self.largest_ns <= self.pace_ns / 2
     }
 
     fn of(&self, work_ns: u64, launches: u32) -> Phase {
@@ -402,6 +418,10 @@ mod tests {
         let slow: Step = vec![(100, 3 * US), (999, 13_000 * US)];
         assert_eq!(run(&mut phases, &slow).1, Phase::Decode);
         assert_eq!(run(&mut phases, &prefill(1_000)).1, Phase::Prefill);
+        // After a prefill much has to be put in its place first, by kernels that nobody knows.
+        let prepared: Step = [(0..60).map(|kernel| (5_000 + kernel, 100 * US)).collect(), decode(9)].concat();
+        let (during, said) = run(&mut phases, &prepared);
+        assert_eq!((during.last(), said), (Some(&Phase::Decode), Phase::Decode));
         // Far more is one, whatever it takes to launch; a server that has such ones alone is believed after some.
         let far_more: Step = vec![(7, 80_000 * US)];
         assert_eq!(run(&mut phases, &far_more).1, Phase::Prefill);
@@ -437,9 +457,10 @@ mod tests {
             if i < 10 { phases.ended(9_000 * US, 400) } else { phases.ended(1_200 * US, 3) };
         }
         assert!(!phases.has_both());
-        // An eager server has as many launches in each step, and prefills more often.
+        // An eager server has as many launches in each step: what they have to do tells, in company.
         for i in 0..100 {
-            phases.ended(if i % 8 == 0 { 9_000 * US } else { 1_200 * US }, 3);
+            let takes = if i % 8 == 0 { 9_000 * US } else { 1_200 * US };
+            run(&mut phases, &vec![(1, takes / 3), (2, takes / 3), (3, takes / 3)]);
         }
         assert!(phases.has_both());
     }
