@@ -54,5 +54,5 @@ fn best_split(view: &View<'_>, front: u64) -> Option<usize> {
     let front = weight(&mut view.wanting().filter(|member| is_in(front, member)));
     let wanted = u64::from(view.width) * front / all.max(1);
     let distance = |width: u32| u64::from(width).abs_diff(wanted);
-    (0..view.ladder.len()).min_by_key(|split| distance(view.ladder[*split]))
+    (0..view.splits().len()).min_by_key(|split| distance(view.ladder[*split]))
 }

@@ -219,7 +219,39 @@ pub struct View<'a> {
     pub dial: Dial,
 }
 
+/// The lane of who need not share: all SMs, or, for a latency tenant, all but a few of them where the ladder has such a split.
+/// Under MPS the blocks of small grids are spread over those more evenly than over all.
+#[must_use]
+pub fn unshared(class: Class, ladder: &[u32], width: u32) -> Lane {
+    let split = ladder.iter().position(|front| leaves_few(*front, width));
+    split.filter(|_| class == Class::Latency).map_or(Lane::Full, |split| Lane::Front { split })
+}
+
+/// Where a tenant's launches run while nobody else wants the GPU, under the policy with this number.
+#[must_use]
+pub fn at_ease(number: u32, class: Class, ladder: &[u32], width: u32) -> Lane {
+    let foresees = policy(number).is_some_and(|policy| policy.foresees);
+    if foresees { unshared(class, ladder, width) } else { Lane::Full }
+}
+
+/// Whether the rest of a split is of no use to anybody.
+const fn leaves_few(front: u32, width: u32) -> bool {
+    const PART: u64 = 32;
+    front < width && (width - front) as u64 * PART <= width as u64
+}
+
 impl View<'_> {
+    /// The splits of which both sides are of use.
+    fn splits(&self) -> &[u32] {
+        let useful = self.ladder.iter().take_while(|front| !leaves_few(**front, self.width)).count();
+        &self.ladder[..useful]
+    }
+
+    /// This tenant's lane if it need not share.
+    fn unshared(&self) -> Lane {
+        unshared(self.me.class, self.ladder, self.width)
+    }
+
     /// As one sees it that has the GPU for itself.
     #[must_use]
     pub const fn alone(me: Member) -> Self {

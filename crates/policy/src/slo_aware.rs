@@ -1,6 +1,6 @@
 //! Latency tenants as if alone, the others in what is left.
 //!
-//! Latency tenants are never held and have all SMs, unless their steps leave most of the GPU idle: such a tenant, whose host
+//! Latency tenants are never held and have all SMs ([`unshared`](crate::unshared)), unless their steps leave most of the GPU idle: such a tenant, whose host
 //! cannot launch as fast as the GPU runs, has as many SMs as it needs while others are there, and they have the rest. Beside
 //! all others a best-effort launch is held while one of them has a step under way,
 //! and before a step that is due if it would still be running then: that is known from what it takes and from what is in
@@ -78,7 +78,7 @@ pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
     if view.me.class == Class::Latency {
         let has_company = view.others.iter().any(|other| other.class == Class::BestEffort && other.wants());
         let split = apart(&view.me, view).filter(|_| has_company);
-        return split.map_or(Verdict::run(Lane::Full, Reason::Urgent), |split| {
+        return split.map_or(Verdict::run(view.unshared(), Reason::Urgent), |split| {
             Verdict::run(Lane::Front { split }, Reason::Apart)
         });
     }
@@ -98,7 +98,7 @@ pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
         }
         return Verdict::run(few(view), Reason::LeastShare);
     }
-    let has_room_beside = !view.ladder.is_empty() && view.in_flight_ns <= room_beside(view.dial);
+    let has_room_beside = !view.splits().is_empty() && view.in_flight_ns <= room_beside(view.dial);
     if let Some(busy) = urgent().find(|other| other.wants()) {
         if may_run_beside(view.dial, launch.bound) && has_room_beside {
             return Verdict::run(few(view), Reason::Beside);
@@ -117,7 +117,7 @@ pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
     {
         // What is longer than all pauses would never run: few SMs do the least harm.
         let never_fits = other.rhythm.gap_ns != 0 && launch.expected_ns() > other.rhythm.gap_ns;
-        if never_fits && view.in_flight_ns <= ahead && !view.ladder.is_empty() {
+        if never_fits && view.in_flight_ns <= ahead && !view.splits().is_empty() {
             return Verdict::run(few(view), Reason::Beside);
         }
         return Verdict::hold(until(view, due.latest_ns), Reason::Due, Some(other.slot));
@@ -149,7 +149,7 @@ fn apart(member: &Member, view: &View<'_>) -> Option<usize> {
         rhythm.lasts_on(*front, view.width) <= rhythm.lasts_ns
             && u64::from(*front) * u64::from(LEAST_PART) >= u64::from(view.width)
     };
-    view.ladder.iter().position(is_enough)
+    view.splits().iter().position(is_enough)
 }
 
 /// A time that lies ahead, and no further than makes sense.
@@ -175,8 +175,9 @@ fn expected(member: &Member, now_ns: u64) -> Option<Window> {
 
 /// The narrowest lane; all SMs where there are no lanes.
 fn few(view: &View<'_>) -> Lane {
-    let last = view.ladder.len().checked_sub(1);
-    let (Some(last), Some(narrowest), Some(widest)) = (last, view.ladder.first(), view.ladder.last()) else {
+    let splits = view.splits();
+    let (Some(last), Some(narrowest), Some(widest)) = (splits.len().checked_sub(1), splits.first(), splits.last())
+    else {
         return Lane::Full;
     };
     if view.quarantined && *narrowest < view.width.saturating_sub(*widest) {

@@ -34,7 +34,7 @@ fn decode(view: &View<'_>, split: usize) -> Verdict {
     if is_known && view.others.iter().any(has_other_half) {
         Verdict::run(Lane::Front { split }, Reason::Turn)
     } else {
-        Verdict::run(Lane::Full, Reason::Urgent)
+        Verdict::run(view.unshared(), Reason::Urgent)
     }
 }
 
@@ -47,7 +47,7 @@ fn prefill(view: &View<'_>, split: usize) -> Verdict {
     if !is_late && view.others.iter().any(decoding) {
         Verdict::run(Lane::Rest { split }, Reason::Turn)
     } else {
-        Verdict::run(Lane::Full, Reason::Urgent)
+        Verdict::run(view.unshared(), Reason::Urgent)
     }
 }
 
@@ -66,5 +66,5 @@ fn has_time(member: &Member) -> bool {
 /// The split whose sides are nearest to each other.
 fn half(view: &View<'_>) -> Option<usize> {
     let half = view.width / 2;
-    (0..view.ladder.len()).min_by_key(|split| view.ladder[*split].abs_diff(half))
+    (0..view.splits().len()).min_by_key(|split| view.ladder[*split].abs_diff(half))
 }

@@ -4,7 +4,8 @@
 use detshare_policy::phase::Phase;
 use detshare_policy::rhythm::{Learner, Work};
 use detshare_policy::{
-    Bound, Class, Decision, Dial, Lane, Launch, Member, POLICIES, Reason, Rhythm, Until, Verdict, View, decide, number,
+    Bound, Class, Decision, Dial, Lane, Launch, Member, POLICIES, Reason, Rhythm, Until, Verdict, View, at_ease,
+    decide, number,
 };
 use proptest::prelude::*;
 
@@ -540,6 +541,29 @@ fn a_launch_runs_before_a_step_if_it_will_be_over() {
     let closest = |dial| (0..2_000).find(|due_us| with_step_due(*due_us, dial).reason != Reason::Due);
     assert!(closest(0) > closest(250) && closest(250) > closest(500), "{:?} {:?}", closest(0), closest(250));
     assert_eq!(with_step_due(0, 1_000).reason, Reason::Unbounded);
+}
+
+#[test]
+fn a_split_that_leaves_few_sms_is_for_latency_tenants_that_need_not_share() {
+    const LADDER: &[u32] = &[16, 64, 128];
+    let wide = Lane::Front { split: 2 };
+    let lane = |policy: &str, me: Member, others: &[Member], dial| {
+        let view = View { ladder: LADDER, width: 132, dial: Dial::new(dial), ..seen(0, me, others) };
+        match decide(numbered(policy), &Launch::UNKNOWN, &view).decision {
+            Decision::Run(lane) => Some(lane),
+            Decision::Hold(_) => None,
+        }
+    };
+    for policy in ["slo-aware", "tpot-first"] {
+        assert_eq!(at_ease(numbered(policy), Class::Latency, LADDER, 132), wide);
+        assert_eq!(at_ease(numbered(policy), Class::BestEffort, LADDER, 132), Lane::Full);
+        assert_eq!(at_ease(numbered(policy), Class::Latency, &LADDER[..2], 132), Lane::Full);
+        assert_eq!(lane(policy, SERVER, &[TRAINING], 250), Some(wide));
+        // Its rest is no lane for anybody.
+        assert_eq!(lane(policy, TRAINING, &[SERVER], 800), Some(Lane::Rest { split: 1 }));
+    }
+    assert_eq!(at_ease(numbered("exclusive"), Class::Latency, LADDER, 132), Lane::Full);
+    assert!(matches!(lane("fair", SERVER, &[TRAINING], 250), Some(Lane::Front { split: 1 } | Lane::Rest { split: 1 })));
 }
 
 /// A server whose steps make use of so many thousandths of the GPU, and of what beside it a training decides.

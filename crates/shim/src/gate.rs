@@ -25,7 +25,7 @@ use detshare_board::{
 };
 use detshare_policy::account::Share;
 use detshare_policy::phase::Phase;
-use detshare_policy::{Decision, Dial, Lane, Launch, Member, Reason, Rhythm, Until, View, decide, policy};
+use detshare_policy::{Decision, Dial, Lane, Launch, Member, Reason, Rhythm, Until, View, at_ease, decide, policy};
 
 /// How long a hold sleeps at most before it looks again: at its own work, whose end others may be waiting for, and whether
 /// there still is a daemon. Whoever sleeps so lightly is also woken faster than from a deep sleep.
@@ -54,6 +54,8 @@ struct Said {
     foresees: bool,
     /// Whether it wants to know what latency tenants are about to do.
     looks_ahead: bool,
+    /// Where launches run while nobody else wants the GPU.
+    at_ease: Lane,
 }
 
 thread_local! {
@@ -335,6 +337,7 @@ impl Said {
             members: Vec::new(),
             foresees: false,
             looks_ahead: false,
+            at_ease: Lane::Full,
         }
     }
 
@@ -388,7 +391,10 @@ impl Said {
         let someone_makes_way = self.others.iter().any(|(_, entry)| entry.class == Class::BestEffort);
         HOT.looked_after.store(is_looked_after, Ordering::Relaxed);
         beckon::set_wanted(is_looked_after && someone_makes_way);
-        if self.others.is_empty() && !self.entry.paused && !torn && !record::is_on() {
+        self.at_ease =
+            at_ease(self.policy, policy_class(self.entry.class), self.entry.ladder.widths(), membership.width);
+        let is_free = self.others.is_empty() && !self.entry.paused && self.at_ease == Lane::Full;
+        if is_free && !torn && !record::is_on() {
             let word = membership.daemon.epoch_word();
             HOT.freedom.begin(word, epoch.number(), || membership.roster() == roster);
         }
@@ -400,7 +406,7 @@ impl Said {
         }
         let wants = |view: &TenantView| view.step().is_busy() || view.is_holding();
         if !self.foresees && !self.others.iter().any(|(slot, _)| wants(&membership.others[*slot])) {
-            return Answer::Run(Lane::Full, Reason::Free);
+            return Answer::Run(self.at_ease, Reason::Free);
         }
         self.weigh(membership, asked)
     }
@@ -458,11 +464,15 @@ fn rhythm(outlook: Outlook) -> Rhythm {
     Rhythm { due_ns: due, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, begun_ns: begun }
 }
 
-fn member(slot: u8, entry: &Entry, step: Step, waiting: bool, rhythm: Rhythm) -> Member {
-    let class = match entry.class {
+fn policy_class(class: Class) -> detshare_policy::Class {
+    match class {
         Class::Latency => detshare_policy::Class::Latency,
         Class::BestEffort => detshare_policy::Class::BestEffort,
-    };
+    }
+}
+
+fn member(slot: u8, entry: &Entry, step: Step, waiting: bool, rhythm: Rhythm) -> Member {
+    let class = policy_class(entry.class);
     let Objective { ttft_ns, tpot_ns, .. } = entry.objective;
     Member { slot, class, weight: entry.weight, busy: step.is_busy(), waiting, rhythm, ttft_ns, tpot_ns }
 }

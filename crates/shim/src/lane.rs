@@ -198,7 +198,8 @@ pub(crate) fn name(index: usize, lane: &Lane) -> String {
 fn ladder(sms: u32) -> Vec<u32> {
     let fits = |width: &u32| *width >= GRANULE && width + GRANULE <= sms;
     if let Some(entry) = tenant::entry() {
-        let given: Vec<u32> = entry.ladder.widths().iter().copied().filter(fits).collect();
+        let is_possible = |width: &u32| *width >= GRANULE && *width < sms;
+        let given: Vec<u32> = entry.ladder.widths().iter().copied().filter(is_possible).collect();
         if given.len() > SPLITS {
             log::line(format_args!("only {SPLITS} of the {} splits are used", given.len()));
         }
@@ -237,7 +238,9 @@ pub(crate) fn build(coroutine: &'static Coroutine, device: CUdevice) {
             log::line(format_args!("no split at {width} SMs: code {}", code.0));
             continue;
         }
-        for (side, resource) in [(1, front), (2, rest)] {
+        // A rest that is too narrow to be a lane stays unused.
+        let sides = [(1, front), (2, rest)].into_iter().filter(|(_, side)| sms_of(side) >= GRANULE);
+        for (side, resource) in sides {
             let lane = &coroutine.lanes[2 * number + side];
             if !make(lane, device, resource, width) {
                 log::line(format_args!("no lane of {} SMs", sms_of(&resource)));
