@@ -60,6 +60,22 @@ pub struct Objective {
     pub tpot_ns: Option<u64>,
 }
 
+/// For each objective, the part of the steps of the last 10 s that missed it, from 0 to 1; nothing where there is no such objective
+/// or no step said anything about it. The time between tokens is that between the ends of decode steps; of the time to the first
+/// token only the prefill is seen.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Missed {
+    /// Of the 99th percentile of steps.
+    #[serde(default)]
+    pub p99: Option<f64>,
+    /// Of the time to the first token.
+    #[serde(default)]
+    pub ttft: Option<f64>,
+    /// Of the time between tokens.
+    #[serde(default)]
+    pub tpot: Option<f64>,
+}
+
 /// `GET /v1/tenants/{name-or-pid}`. Rates are over the last 10 s; so are the quantiles, or over its whole life if no step
 /// ended in that time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -133,6 +149,12 @@ pub struct Tenant {
     /// Whether its kernels keep running far longer than predicted, so that it is kept on few SMs.
     #[serde(default)]
     pub quarantined: bool,
+    /// What part of its steps missed its objectives.
+    #[serde(default)]
+    pub missed: Missed,
+    /// Whether that is more than they allow, so that others make way.
+    #[serde(default)]
+    pub strained: bool,
     /// Whether it has published something that cannot be.
     pub doubts: bool,
 }

@@ -26,7 +26,7 @@ pub(crate) const DECISIONS: usize = 62;
 pub(crate) const DECISION_WORDS: usize = 6;
 
 /// Changes with every change in this file.
-pub const LAYOUT: u32 = 6;
+pub const LAYOUT: u32 = 7;
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"detshare");
 
 /// A page group: a type that is laid out for sharing.
@@ -51,6 +51,9 @@ pub(crate) struct Header {
     pub(crate) kind: AtomicU32,
     pub(crate) size: AtomicU64,
 }
+
+/// A step's 99th percentile, the time to the first token, the time between tokens.
+pub const OBJECTIVES: usize = 3;
 
 /// What is written at its own pace has its own two cache lines: processors fetch lines in pairs.
 #[derive(Debug)]
@@ -133,6 +136,8 @@ pub(crate) struct StepRecord {
     /// What the step under way is, or the last one was, for one who tells them apart; and what short ones have to do.
     pub(crate) phase: AtomicU32,
     pub(crate) pace: AtomicU64,
+    /// Not 0 while it misses its objectives.
+    pub(crate) strained: AtomicU32,
 }
 
 /// What others show of a tenant and nobody decides by within a step.
@@ -145,6 +150,9 @@ pub(crate) struct Facts {
     pub(crate) memory: AtomicU64,
     /// Not 0 while its kernels keep running far longer than they should.
     pub(crate) quarantined: AtomicU32,
+    /// For each objective, how many steps said something about it, and how many of those missed it.
+    pub(crate) judged: [AtomicU64; OBJECTIVES],
+    pub(crate) missed: [AtomicU64; OBJECTIVES],
 }
 
 /// What changes at most a few times a step, read together.

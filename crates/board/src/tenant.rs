@@ -5,7 +5,7 @@ use crate::clock;
 use crate::decisions::{self, Noted};
 use crate::entry::MOST_SMS;
 use crate::kernels::{self, KernelNote};
-use crate::layout::{KERNEL_WIDTHS, LANES, StepRecord, TenantPages};
+use crate::layout::{KERNEL_WIDTHS, LANES, OBJECTIVES, StepRecord, TenantPages};
 use crate::mapping::{MapError, Others, Own};
 use crate::step::Step;
 use crate::step_times::{self, StepTimes};
@@ -143,6 +143,26 @@ impl Tenant {
         outlook(&self.pages.step.0, now)
     }
 
+    /// Counts, for each objective, whether a step kept to it (nothing where it says nothing about it), and publishes whether
+    /// the tenant misses one too often now. One thread at a time.
+    pub fn note_objectives(&self, kept: [Option<bool>; OBJECTIVES], strained: bool) {
+        let facts = &self.pages.facts.0;
+        for (which, kept) in kept.into_iter().enumerate() {
+            facts.judged[which].fetch_add(u64::from(kept.is_some()), Ordering::Relaxed);
+            facts.missed[which].fetch_add(u64::from(kept == Some(false)), Ordering::Relaxed);
+        }
+        self.set_strained(strained);
+    }
+
+    /// Publishes whether the tenant misses its objectives.
+    pub fn set_strained(&self, strained: bool) {
+        let word = &self.pages.step.0.strained;
+        // Others look at that line before each of their launches.
+        if word.load(Ordering::Relaxed) != u32::from(strained) {
+            word.store(u32::from(strained), Ordering::Relaxed);
+        }
+    }
+
     /// Publishes whether its kernels keep running far longer than they should.
     pub fn set_quarantined(&self, quarantined: bool) {
         self.pages.facts.0.quarantined.store(u32::from(quarantined), Ordering::Relaxed);
@@ -234,6 +254,12 @@ pub struct TenantState {
     pub phase: u8,
     /// What its short steps have to do; 0 is unknown.
     pub pace_ns: u64,
+    /// For each objective (p99, ttft, tpot), how many steps said something about it, as it says.
+    pub judged: [u64; OBJECTIVES],
+    /// How many of those missed it; no more.
+    pub missed: [u64; OBJECTIVES],
+    /// Whether it misses one too often now.
+    pub strained: bool,
     /// What was replaced because it could not be.
     pub doubts: Doubts,
 }
@@ -257,10 +283,18 @@ pub struct Outlook {
     pub pace_ns: u64,
     /// When the last one began; never in the future.
     pub begun: u64,
+    /// Whether it misses its objectives.
+    pub strained: bool,
 }
 
 fn due(step: &StepRecord, now: u64) -> Option<u64> {
     time_ahead(step.due.load(Ordering::Relaxed), now, &mut Doubts::default())
+}
+
+/// Whether it misses its objectives. One that has had no step for long misses nothing.
+fn strained(step: &StepRecord, now: u64) -> bool {
+    const LONG_NS: u64 = 10_000_000_000;
+    step.strained.load(Ordering::Relaxed) != 0 && now.saturating_sub(step.begun.load(Ordering::Relaxed)) < LONG_NS
 }
 
 fn outlook(step: &StepRecord, now: u64) -> Outlook {
@@ -276,6 +310,7 @@ fn outlook(step: &StepRecord, now: u64) -> Outlook {
         phase: u8::try_from(step.phase.load(Ordering::Relaxed)).unwrap_or(0),
         pace_ns: bounded(&step.pace),
         begun: step.begun.load(Ordering::Relaxed).min(now),
+        strained: strained(step, now),
     }
 }
 
@@ -405,6 +440,10 @@ impl TenantView {
         let finished = acquired(self.pages.finished.0.load(Ordering::Relaxed));
         let launched = self.pages.launched.0.load(Ordering::Relaxed);
         doubts.add_if(finished > launched, Doubts::COUNTS);
+        // Missed first, as above.
+        let facts = &self.pages.facts.0;
+        let [missed, judged] =
+            [&facts.missed, &facts.judged].map(|counts| counts.each_ref().map(|count| count.load(Ordering::Relaxed)));
         let lane = u8::try_from(lane).ok().filter(|lane| *lane < LANES);
         doubts.add_if(lane.is_none(), Doubts::LANE);
         TenantState {
@@ -422,6 +461,9 @@ impl TenantView {
             memory: self.pages.facts.0.memory.load(Ordering::Relaxed),
             phase: u8::try_from(self.pages.step.0.phase.load(Ordering::Relaxed)).unwrap_or(0),
             pace_ns: self.pages.step.0.pace.load(Ordering::Relaxed).min(HORIZON_NS),
+            judged,
+            missed: core::array::from_fn(|which| missed[which].min(judged[which])),
+            strained: strained(&self.pages.step.0, now),
             doubts,
         }
     }

@@ -64,14 +64,19 @@ pub(crate) enum Align {
 
 /// As columns with headings.
 pub(crate) fn columns<const COLUMNS: usize>(headings: [(&str, Align); COLUMNS], rows: &[[String; COLUMNS]]) -> String {
-    let first = headings.map(|(heading, _)| heading.to_string());
-    let rows: Vec<_> =
-        std::iter::once(&first).chain(rows).map(|row| row.each_ref().map(|cell| harmless(cell))).collect();
+    columns_of(&headings, rows)
+}
+
+/// The same where the number of columns is not known beforehand; each row has as many as there are headings.
+pub(crate) fn columns_of(headings: &[(&str, Align)], rows: &[impl AsRef<[String]>]) -> String {
+    let first: Vec<String> = headings.iter().map(|(heading, _)| (*heading).to_string()).collect();
+    let rows = std::iter::once(first.as_slice()).chain(rows.iter().map(AsRef::as_ref));
+    let rows: Vec<Vec<String>> = rows.map(|row| row.iter().map(|cell| harmless(cell)).collect()).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; COLUMNS] = std::array::from_fn(width);
+    let widths: Vec<usize> = (0..headings.len()).map(width).collect();
     let mut text = String::new();
     for row in &rows {
-        let cells: Vec<_> = (0..COLUMNS)
+        let cells: Vec<_> = (0..headings.len())
             .map(|column| match headings[column].1 {
                 Align::Left => format!("{:<1$}", row[column], widths[column]),
                 Align::Right => format!("{:>1$}", row[column], widths[column]),

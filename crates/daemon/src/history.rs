@@ -1,7 +1,7 @@
 //! What a tenant did lately: rates and quantiles over a sliding time, and its steps by width for the profiles.
 
 use crate::profiles::{Steps, TenantProfile};
-use detshare_board::{StepTimes, TenantState, TenantView};
+use detshare_board::{OBJECTIVES, StepTimes, TenantState, TenantView};
 use std::collections::VecDeque;
 
 /// Over so long rates and quantiles are taken.
@@ -21,12 +21,15 @@ struct Sample {
     step: u32,
     launched: u64,
     holds: u64,
+    judged: [u64; OBJECTIVES],
+    missed: [u64; OBJECTIVES],
     times: StepTimes,
 }
 
 impl Sample {
     fn new(at: u64, state: &TenantState, times: StepTimes) -> Self {
-        Self { at, step: state.step.number(), launched: state.launched, holds: state.holds, times }
+        let TenantState { step, launched, holds, judged, missed, .. } = *state;
+        Self { at, step: step.number(), launched, holds, judged, missed, times }
     }
 }
 
@@ -43,6 +46,8 @@ pub(crate) struct Rates {
     pub(crate) p50_ns: Option<u64>,
     /// The 99th percentile.
     pub(crate) p99_ns: Option<u64>,
+    /// For each objective, the part of the steps that missed it; nothing where none said anything about it.
+    pub(crate) missed: [Option<f64>; OBJECTIVES],
 }
 
 /// A tenant's last seconds. Bounded, whatever the tenant does.
@@ -94,6 +99,11 @@ impl History {
             holds: rate(nearly(state.holds.saturating_sub(first.holds))),
             p50_ns: times.quantile(0.5),
             p99_ns: times.quantile(0.99),
+            missed: core::array::from_fn(|which| {
+                let judged = state.judged[which].saturating_sub(first.judged[which]);
+                let missed = state.missed[which].saturating_sub(first.missed[which]).min(judged);
+                (judged != 0).then(|| nearly(missed) / nearly(judged))
+            }),
         }
     }
 
@@ -163,6 +173,18 @@ mod tests {
         }
         let rates = history.rates(80 * SAMPLE_NS, &view.read(0), &view);
         assert!(rates.steps == 0.0 && is_near(rates.p99_ns, 4_000_000), "quantiles of its life: {rates:?}");
+    }
+
+    #[test]
+    fn the_part_that_missed_an_objective_is_of_the_last_seconds() {
+        let (tenant, view) = pair();
+        tenant.note_objectives([Some(false), None, Some(false)], true);
+        let history = History::new(0, &view.read(0), &view);
+        assert_eq!(history.rates(0, &view.read(0), &view).missed, [None; 3], "nothing since it came");
+        for token in 0..4 {
+            tenant.note_objectives([Some(true), None, Some(token != 0)], false);
+        }
+        assert_eq!(history.rates(0, &view.read(0), &view).missed, [Some(0.0), None, Some(0.25)]);
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! asks: nothing is kept for those who have left.
 
 use crate::service::Service;
-use detshare_api::{MpsState, Tenant};
+use detshare_api::{Missed, MpsState, Tenant};
+use detshare_policy::objective::NAMES;
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -49,6 +50,13 @@ struct QuantileLabels {
     tenant: String,
     pid: u32,
     quantile: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ObjectiveLabels {
+    tenant: String,
+    pid: u32,
+    objective: &'static str,
 }
 
 /// All of it, as text.
@@ -110,10 +118,11 @@ const COUNTERS: [CounterRow; 4] = [
     ("tenant_holds", "Launches that were held", |tenant| tenant.holds),
 ];
 
-const GAUGES: [GaugeRow; 9] = [
+const GAUGES: [GaugeRow; 10] = [
     ("tenant_busy", "Whether the GPU has work of it", |tenant| flag(tenant.busy)),
     ("tenant_paused", "Whether it is paused", |tenant| flag(tenant.paused)),
     ("tenant_holding", "Whether a launch is being held", |tenant| flag(tenant.holding)),
+    ("tenant_strained", "Whether it misses its objectives more often than they allow", |tenant| flag(tenant.strained)),
     ("tenant_doubts", "Whether it has published what cannot be", |tenant| flag(tenant.doubts)),
     ("tenant_lane_width", "SMs of the lane that it is bound to", |tenant| tenant.lane_width.into()),
     ("tenant_weight", "Its weight among its equals", |tenant| tenant.weight.into()),
@@ -142,6 +151,7 @@ fn register_tenants(registry: &mut Registry, tenants: &[Tenant]) {
     let (memory, limit) = (Family::<Labels, FloatGauge>::default(), Family::<Labels, FloatGauge>::default());
     let step_time = Family::<QuantileLabels, FloatGauge>::default();
     let info = Family::<InfoLabels, FloatGauge>::default();
+    let missed = Family::<ObjectiveLabels, FloatGauge>::default();
     for tenant in tenants {
         let labels = labels(tenant);
         held.get_or_create(&labels).inc_by(nearly(tenant.held_ns) / SECOND_NS);
@@ -153,6 +163,13 @@ fn register_tenants(registry: &mut Registry, tenants: &[Tenant]) {
             if let Some(ns) = ns {
                 let labels = QuantileLabels { tenant: tenant.name.clone(), pid: tenant.pid, quantile };
                 step_time.get_or_create(&labels).set(nearly(ns) / SECOND_NS);
+            }
+        }
+        let Missed { p99, ttft, tpot } = tenant.missed;
+        for (objective, part) in NAMES.into_iter().zip([p99, ttft, tpot]) {
+            if let Some(part) = part {
+                let labels = ObjectiveLabels { tenant: tenant.name.clone(), pid: tenant.pid, objective };
+                missed.get_or_create(&labels).set(part);
             }
         }
         let labels = InfoLabels {
@@ -168,6 +185,7 @@ fn register_tenants(registry: &mut Registry, tenants: &[Tenant]) {
     registry.register_with_unit("tenant_memory", "The GPU's memory that it has", Unit::Bytes, memory);
     registry.register_with_unit("tenant_memory_limit", "The most that it may have", Unit::Bytes, limit);
     registry.register_with_unit("tenant_step", "How long its steps take, lately", Unit::Seconds, step_time);
+    registry.register("tenant_missed_ratio", "The part of its steps that missed an objective, lately", missed);
     registry.register("tenant_info", "Its class, lane and GPU", info);
 }
 

@@ -9,10 +9,11 @@ use crate::history::History;
 use crate::learning::Seen;
 use crate::name;
 use crate::profiles::Gpu;
-use detshare_api::{DecisionMade, Isolation, Objective, Tenant, TenantPatch};
+use detshare_api::{DecisionMade, Isolation, Missed, Objective, Tenant, TenantPatch};
 use detshare_board::join::{Arrived, Hello, JoinError, Refusal, Welcome};
-use detshare_board::{Claim, Daemon, Entry, Noted, Owner, SocketError, TenantState, TenantView, clock};
+use detshare_board::{Claim, Daemon, Entry, Noted, OBJECTIVES, Owner, SocketError, TenantState, TenantView, clock};
 use detshare_policy::Reason;
+use detshare_policy::objective::NAMES;
 use detshare_policy::phase::Phase;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -96,6 +97,8 @@ pub(crate) struct Present {
     command: String,
     pub(crate) mps_client: Option<bool>,
     doubts: bool,
+    /// Whether it missed its objectives at the last look.
+    strained: bool,
     /// Dropped with the rest, which wakes the task that attends to the tenant.
     _sent_away: oneshot::Sender<()>,
 }
@@ -189,6 +192,7 @@ impl Registry {
             command: printable(&arguments.join(" ")),
             mps_client: None,
             doubts: false,
+            strained: false,
             _sent_away: sender,
         };
         self.present.insert(stay, present);
@@ -282,6 +286,24 @@ impl Present {
             );
         }
         self.history.look(now, &state, &self.view);
+        self.tell_of_objectives(now, &state);
+    }
+
+    /// Says when it begins to miss its objectives, and when it keeps to them again.
+    fn tell_of_objectives(&mut self, now: u64, state: &TenantState) {
+        if state.strained == self.strained {
+            return;
+        }
+        self.strained = state.strained;
+        let (name, pid) = (&self.name, self.pid());
+        if state.strained {
+            let missed = missed_in_words(&self.history.rates(now, state, &self.view).missed);
+            let advice =
+                "others make way for it, by class and weight; if that is not enough, it needs a GPU with less on it";
+            tracing::warn!(name, pid, missed, "misses its objectives: {advice}");
+        } else {
+            tracing::info!(name, pid, "keeps to its objectives again");
+        }
     }
 
     pub(crate) fn learn(&mut self) -> Seen {
@@ -350,6 +372,8 @@ impl Present {
             phase: (phase != Phase::Unknown).then(|| phase.name().to_string()),
             pace_ns: (state.pace_ns != 0).then_some(state.pace_ns),
             quarantined: self.view.is_quarantined(),
+            missed: Missed { p99: rates.missed[0], ttft: rates.missed[1], tpot: rates.missed[2] },
+            strained: state.strained,
             doubts: self.doubts || state.doubts.any(),
         }
     }
@@ -359,6 +383,13 @@ impl Present {
 /// connection is attended to, and there it is known why.
 fn can_hear(told: Result<(), JoinError>) -> bool {
     matches!(told, Ok(()) | Err(JoinError::Socket(SocketError::Closed)))
+}
+
+/// Such as `tpot 3 %`.
+fn missed_in_words(missed: &[Option<f64>; OBJECTIVES]) -> String {
+    let each = NAMES.iter().zip(missed).filter_map(|(name, part)| Some((name, part.filter(|part| *part > 0.0)?)));
+    let words: Vec<String> = each.map(|(name, part)| format!("{name} by {:.1} % of the steps", part * 100.0)).collect();
+    words.join(", ")
 }
 
 /// Maps a page that makes sense.

@@ -15,7 +15,7 @@
 //! use detshare_policy::{Class, Decision, Dial, Lane, Launch, Member, Rhythm, View, decide, number};
 //!
 //! let me = Member { slot: 0, class: Class::BestEffort, weight: 100, busy: true, waiting: false, rhythm: Rhythm::UNKNOWN,
-//!     ttft_ns: None, tpot_ns: None };
+//!     ttft_ns: None, tpot_ns: None, strained: false };
 //! let server = Member { slot: 1, class: Class::Latency, ..me };
 //! let view = View { now_ns: 0, me, others: &[server], ladder: &[16, 64], width: 132, ..View::alone(me) };
 //! let launch = Launch { lasts_ns: Some(300_000), ..Launch::UNKNOWN };
@@ -27,6 +27,7 @@ pub mod account;
 pub mod conduct;
 mod exclusive;
 mod fair;
+pub mod objective;
 pub mod phase;
 pub mod rhythm;
 mod slo_aware;
@@ -109,6 +110,8 @@ pub struct Member {
     pub ttft_ns: Option<u64>,
     /// The most that it wants between two tokens.
     pub tpot_ns: Option<u64>,
+    /// It misses its objectives.
+    pub strained: bool,
 }
 
 impl Member {
@@ -247,6 +250,17 @@ impl View<'_> {
         &self.ladder[..useful]
     }
 
+    /// The split whose sides are nearest to each other.
+    fn half(&self) -> Option<usize> {
+        let half = self.width / 2;
+        (0..self.splits().len()).min_by_key(|split| self.ladder[*split].abs_diff(half))
+    }
+
+    /// Whether a latency tenant misses its objectives.
+    fn is_strained(&self) -> bool {
+        [&self.me].into_iter().chain(self.others).any(|member| member.class == Class::Latency && member.strained)
+    }
+
     /// This tenant's lane if it need not share.
     fn unshared(&self) -> Lane {
         unshared(self.me.class, self.ladder, self.width)
@@ -355,11 +369,15 @@ pub enum Reason {
     NoPolicy,
     /// Its steps leave most of the GPU idle: it runs on as many SMs as it needs, and others beside it.
     Apart,
+    /// Tokens, which memory binds, and another one's prompt, which SMs bind, have half of the SMs each.
+    Complement,
+    /// A latency tenant of more weight misses its objectives.
+    Yields,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Free,
         Self::Urgent,
         Self::Fits,
@@ -374,6 +392,8 @@ impl Reason {
         Self::NotItsTurn,
         Self::NoPolicy,
         Self::Apart,
+        Self::Complement,
+        Self::Yields,
     ];
 
     /// Its number, from 1.
@@ -406,6 +426,8 @@ impl Reason {
             Self::NotItsTurn => "another one's turn",
             Self::NoPolicy => "a policy that this version does not know",
             Self::Apart => "on SMs of its own: its steps leave most of the GPU idle",
+            Self::Complement => "half of the SMs: tokens, bound by memory, beside a prompt, bound by SMs",
+            Self::Yields => "on half of the SMs: a latency tenant of more weight misses its objectives",
         }
     }
 }

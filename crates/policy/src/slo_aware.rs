@@ -9,6 +9,9 @@
 //! in the middle compute-bound kernels run beside steps, on a few SMs; at 1 nothing is held.
 //!
 //! Whoever gets less than its least share runs all the same, on a few SMs where there are lanes.
+//!
+//! Where a latency tenant misses its objectives nothing is risked any more: it is as if the dial were at 0, unless it is at 1.
+//! If that does not help, latency tenants of less weight stay on half of the SMs while one of more weight is at work.
 
 use crate::{Bound, Class, Dial, Lane, Launch, Member, Reason, TURN_NS, Until, Verdict, View};
 
@@ -76,18 +79,24 @@ fn may_run_beside(dial: Dial, bound: Option<Bound>) -> bool {
 
 pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
     if view.me.class == Class::Latency {
+        if yields(view) {
+            let lane = view.half().map_or(Lane::Full, |split| Lane::Rest { split });
+            return Verdict::run(lane, Reason::Yields);
+        }
         let has_company = view.others.iter().any(|other| other.class == Class::BestEffort && other.wants());
         let split = apart(&view.me, view).filter(|_| has_company);
         return split.map_or(Verdict::run(view.unshared(), Reason::Urgent), |split| {
             Verdict::run(Lane::Front { split }, Reason::Apart)
         });
     }
+    let is_unbounded = view.dial.thousandths() == Dial::MOST;
+    let view = &View { dial: if view.is_strained() && !is_unbounded { Dial::new(0) } else { view.dial }, ..*view };
     let latency = || view.others.iter().filter(|other| other.class == Class::Latency);
     let urgent = || latency().filter(|other| apart(other, view).is_none());
     if latency().next().is_none() {
         return Verdict::run(Lane::Full, Reason::Free);
     }
-    if view.dial.thousandths() == Dial::MOST {
+    if is_unbounded {
         return Verdict::run(Lane::Full, Reason::Unbounded);
     }
     if view.share < view.least_share {
@@ -143,13 +152,21 @@ fn apart(member: &Member, view: &View<'_>) -> Option<usize> {
     const MOST_NEEDED: u32 = 250;
     /// What is fewer than this part of all SMs is never enough.
     const LEAST_PART: u32 = 5;
-    let is_allowed = view.dial >= DISTURBS && view.dial.thousandths() < Dial::MOST;
+    let is_allowed = view.dial >= DISTURBS && view.dial.thousandths() < Dial::MOST && !view.is_strained();
     let rhythm = Some(&member.rhythm).filter(|rhythm| is_allowed && rhythm.needs <= MOST_NEEDED)?;
     let is_enough = |front: &u32| {
         rhythm.lasts_on(*front, view.width) <= rhythm.lasts_ns
             && u64::from(*front) * u64::from(LEAST_PART) >= u64::from(view.width)
     };
     view.splits().iter().position(is_enough)
+}
+
+/// Whether another latency tenant, of more weight, misses its objectives and wants the GPU.
+pub(crate) fn yields(view: &View<'_>) -> bool {
+    let comes_first = |other: &Member| {
+        other.class == Class::Latency && other.strained && other.wants() && other.weight() > view.me.weight()
+    };
+    view.others.iter().any(comes_first)
 }
 
 /// A time that lies ahead, and no further than makes sense.

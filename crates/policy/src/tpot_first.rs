@@ -6,18 +6,23 @@
 //! token has all SMs. Nobody of them is ever held.
 //!
 //! Best-effort tenants wait as under [`slo_aware`], unless tokens have time: beside decode steps whose tenants all have an
-//! objective for the time between tokens, and need less than half of it, they run on the other half of the SMs.
+//! objective for the time between tokens, and need less than half of it, they run on the other half of the SMs; but not
+//! kernels that memory binds, as it does decoding. Without an objective a tenant's own pace is the objective: its tokens have no time.
+//!
+//! Where objectives are missed, all make way as under [`slo_aware`]: best-effort tenants first, then latency tenants by weight.
 
 use crate::phase::Phase;
 use crate::slo_aware::{self, room_beside};
-use crate::{Class, Lane, Launch, Member, Reason, Verdict, View};
+use crate::{Bound, Class, Lane, Launch, Member, Reason, Verdict, View};
 
 pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
-    let Some(split) = half(view) else { return slo_aware::decide(launch, view) };
+    let Some(split) = view.half() else { return slo_aware::decide(launch, view) };
+    let may_run_beside = || launch.bound != Some(Bound::Memory) && view.in_flight_ns <= room_beside(view.dial);
     match (view.me.class, view.me.rhythm.phase) {
+        (Class::Latency, _) if slo_aware::yields(view) => slo_aware::decide(launch, view),
         (Class::Latency, Phase::Prefill) => prefill(view, split),
         (Class::Latency, _) => decode(view, split),
-        (Class::BestEffort, _) if tokens_have_time(view) && view.in_flight_ns <= room_beside(view.dial) => {
+        (Class::BestEffort, _) if tokens_have_time(view) && may_run_beside() => {
             Verdict::run(Lane::Rest { split }, Reason::Beside)
         }
         (Class::BestEffort, _) => slo_aware::decide(launch, view),
@@ -32,7 +37,7 @@ fn decode(view: &View<'_>, split: usize) -> Verdict {
         Class::BestEffort => other.wants() && has_time(&view.me),
     };
     if is_known && view.others.iter().any(has_other_half) {
-        Verdict::run(Lane::Front { split }, Reason::Turn)
+        Verdict::run(Lane::Front { split }, Reason::Complement)
     } else {
         Verdict::run(view.unshared(), Reason::Urgent)
     }
@@ -45,7 +50,7 @@ fn prefill(view: &View<'_>, split: usize) -> Verdict {
     let decoding =
         |other: &Member| other.class == Class::Latency && other.rhythm.phase == Phase::Decode && other.wants();
     if !is_late && view.others.iter().any(decoding) {
-        Verdict::run(Lane::Rest { split }, Reason::Turn)
+        Verdict::run(Lane::Rest { split }, Reason::Complement)
     } else {
         Verdict::run(view.unshared(), Reason::Urgent)
     }
@@ -60,11 +65,5 @@ fn tokens_have_time(view: &View<'_>) -> bool {
 /// Whether its tokens may take twice as long as they do.
 fn has_time(member: &Member) -> bool {
     let pace_ns = member.rhythm.pace_ns;
-    pace_ns != 0 && member.tpot_ns.is_some_and(|tpot_ns| pace_ns.saturating_mul(2) <= tpot_ns)
-}
-
-/// The split whose sides are nearest to each other.
-fn half(view: &View<'_>) -> Option<usize> {
-    let half = view.width / 2;
-    (0..view.splits().len()).min_by_key(|split| view.ladder[*split].abs_diff(half))
+    !member.strained && pace_ns != 0 && member.tpot_ns.is_some_and(|tpot_ns| pace_ns.saturating_mul(2) <= tpot_ns)
 }

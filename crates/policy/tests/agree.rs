@@ -25,6 +25,7 @@ const TRAINING: Member = Member {
     rhythm: Rhythm::UNKNOWN,
     ttft_ns: None,
     tpot_ns: None,
+    strained: false,
 };
 /// A latency tenant in the middle of a step.
 const SERVER: Member = Member { slot: 1, class: Class::Latency, ..TRAINING };
@@ -44,11 +45,11 @@ fn numbered(name: &str) -> u32 {
 
 /// Members with different slots, in any state, of whose steps nothing is known.
 fn members() -> impl Strategy<Value = Vec<Member>> {
-    let one = (any::<bool>(), 1_u32..=10_000, any::<bool>(), any::<bool>());
+    let one = (any::<bool>(), 1_u32..=10_000, any::<bool>(), any::<bool>(), any::<bool>());
     proptest::collection::btree_map(0_u8..64, one, 1..12).prop_map(|members| {
-        let member = |(slot, (urgent, weight, busy, waiting))| {
+        let member = |(slot, (urgent, weight, busy, waiting, strained))| {
             let class = if urgent { Class::Latency } else { Class::BestEffort };
-            Member { slot, class, weight, busy, waiting, ..TRAINING }
+            Member { slot, class, weight, busy, waiting, strained, ..TRAINING }
         };
         members.into_iter().map(member).collect()
     })
@@ -283,8 +284,12 @@ proptest! {
             let Decision::Run(lane) = verdict.decision else { panic!("{policy}: {verdict:?}") };
             let has = sms(lane).len();
             let needed = (WIDTH * moment.me.rhythm.needs).div_ceil(Rhythm::ALL);
-            // Where tokens keep their pace, others' prompts and theirs have half of the SMs each.
-            let has_half = policy == "tpot-first" && verdict.reason == Reason::Turn && has >= 64;
+            // Where tokens keep their pace, others' prompts and theirs have half of the SMs each; so has who makes way.
+            let may_have_half = match verdict.reason {
+                Reason::Complement => policy == "tpot-first",
+                reason => reason == Reason::Yields,
+            };
+            let has_half = may_have_half && has >= 64;
             prop_assert!(has_half || has >= usize::try_from(needed).unwrap(), "{}: {} SMs of {}", policy, has, needed);
             let is_apart = verdict.reason == Reason::Apart || has_half;
             prop_assert!(is_apart || lane == Lane::Full, "{}: {:?}", policy, verdict);
@@ -373,6 +378,7 @@ fn wild_member() -> impl Strategy<Value = Member> {
                 rhythm,
                 ttft_ns: rhythm.due_ns,
                 tpot_ns: Some(rhythm.spread_ns),
+                strained: rhythm.needs.is_multiple_of(2),
             }
         },
     )
@@ -639,6 +645,35 @@ fn a_prompt_whose_first_token_is_late_has_all_sms() {
     let at = |now_ns| decide(numbered("tpot-first"), &Launch::UNKNOWN, &seen(now_ns, prefill, &decoding)).decision;
     assert_eq!(at(119 * MS), Decision::Run(Lane::Rest { split: 3 }));
     assert_eq!(at(121 * MS), Decision::Run(Lane::Full));
+}
+
+/// Who makes way when objectives are missed: best-effort tenants first, then latency tenants by weight.
+#[test]
+fn who_misses_its_objectives_is_made_way_for_in_order() {
+    let say = |policy: &str, me: Member, others: &[Member], bound| {
+        let launch = Launch { lasts_ns: Some(300_000), bound };
+        decide(numbered(policy), &launch, &View { dial: Dial::new(800), ..seen(100 * MS, me, others) })
+    };
+    let strained = Member { strained: true, weight: 200, ..SERVER };
+    let few = Decision::Run(Lane::Rest { split: 4 });
+    for policy in ["slo-aware", "tpot-first"] {
+        assert_eq!(say(policy, TRAINING, &[SERVER], None).decision, few);
+        assert_eq!(say(policy, TRAINING, &[strained], None).reason, Reason::Busy, "nothing is risked any more");
+        let lighter = Member { slot: 3, weight: 100, ..SERVER };
+        let verdict = say(policy, lighter, &[strained], None);
+        assert_eq!((verdict.decision, verdict.reason), (Decision::Run(Lane::Rest { split: 3 }), Reason::Yields));
+        for (heavier, other) in [(strained, lighter), (Member { weight: 200, ..lighter }, strained)] {
+            assert_eq!(say(policy, heavier, &[other], None).decision, Decision::Run(Lane::Full));
+        }
+        let idle = Member { busy: false, ..strained };
+        assert_eq!(say(policy, lighter, &[idle], None).decision, Decision::Run(Lane::Full));
+    }
+    // Tokens have time beside what SMs bind, not beside what memory binds as it does them.
+    let rhythm = Rhythm { phase: Phase::Decode, pace_ns: 4 * MS, ..Rhythm::UNKNOWN };
+    let decoding = Member { rhythm, tpot_ns: Some(20 * MS), ..SERVER };
+    let beside = |bound| say("tpot-first", TRAINING, &[decoding], bound).decision;
+    assert_eq!(beside(Some(Bound::Compute)), Decision::Run(Lane::Rest { split: 3 }));
+    assert_eq!(beside(Some(Bound::Memory)), few);
 }
 
 #[test]

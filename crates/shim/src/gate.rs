@@ -391,6 +391,7 @@ impl Said {
         let someone_makes_way = self.others.iter().any(|(_, entry)| entry.class == Class::BestEffort);
         HOT.looked_after.store(is_looked_after, Ordering::Relaxed);
         beckon::set_wanted(is_looked_after && someone_makes_way);
+        steps::set_objectives(self.entry.objective);
         self.at_ease =
             at_ease(self.policy, policy_class(self.entry.class), self.entry.ladder.widths(), membership.width);
         let is_free = self.others.is_empty() && !self.entry.paused && self.at_ease == Lane::Full;
@@ -414,14 +415,14 @@ impl Said {
     #[cold]
     fn weigh(&mut self, membership: &'static Membership, asked: Option<&Asked>) -> Answer {
         let now_ns = clock::now();
-        let own = rhythm(membership.page.outlook(now_ns));
-        let me = member(self.slot, &self.entry, membership.page.step(), false, own);
+        let own = membership.page.outlook(now_ns);
+        let me = member(self.slot, &self.entry, membership.page.step(), false, Some(own));
         self.members.clear();
         for (slot, entry) in &self.others {
             let view = &membership.others[*slot];
-            let rhythm = if self.looks_ahead { rhythm(view.outlook(now_ns)) } else { Rhythm::UNKNOWN };
+            let outlook = self.looks_ahead.then(|| view.outlook(now_ns));
             let slot = u8::try_from(*slot).unwrap_or(0);
-            self.members.push(member(slot, entry, view.step(), view.is_holding(), rhythm));
+            self.members.push(member(slot, entry, view.step(), view.is_holding(), outlook));
         }
         let (launch, in_flight_ns) = match asked.filter(|_| self.foresees) {
             Some(asked) => (asked.launch(), asked.in_flight_ns(now_ns)),
@@ -458,8 +459,8 @@ impl Asked {
     }
 }
 
-fn rhythm(outlook: Outlook) -> Rhythm {
-    let Outlook { due, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, begun } = outlook;
+fn rhythm(outlook: &Outlook) -> Rhythm {
+    let Outlook { due, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, begun, strained: _ } = *outlook;
     let phase = Phase::from_number(phase);
     Rhythm { due_ns: due, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, begun_ns: begun }
 }
@@ -471,10 +472,20 @@ fn policy_class(class: Class) -> detshare_policy::Class {
     }
 }
 
-fn member(slot: u8, entry: &Entry, step: Step, waiting: bool, rhythm: Rhythm) -> Member {
-    let class = policy_class(entry.class);
+/// A tenant as the policy sees it. Without an outlook nothing is known of what it will do.
+fn member(slot: u8, entry: &Entry, step: Step, waiting: bool, outlook: Option<Outlook>) -> Member {
     let Objective { ttft_ns, tpot_ns, .. } = entry.objective;
-    Member { slot, class, weight: entry.weight, busy: step.is_busy(), waiting, rhythm, ttft_ns, tpot_ns }
+    Member {
+        slot,
+        class: policy_class(entry.class),
+        weight: entry.weight,
+        busy: step.is_busy(),
+        waiting,
+        rhythm: outlook.as_ref().map_or(Rhythm::UNKNOWN, rhythm),
+        ttft_ns,
+        tpot_ns,
+        strained: outlook.is_some_and(|outlook| outlook.strained),
+    }
 }
 
 /// The number of a lane here: splits are told by their width. One that is not there, or not ready yet, is `full`.

@@ -18,10 +18,11 @@ use crate::unfinished::{Linked, List};
 use crate::{background, beckon, quota, record};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use core::time::Duration;
-use detshare_board::clock;
+use detshare_board::{Objective, clock};
 use detshare_cuda::DefaultStream;
 use detshare_cuda::types::{CUresult, CUstream};
 use detshare_policy::TURN_NS;
+use detshare_policy::objective::{Keeper, OBJECTIVES, Objectives};
 use detshare_policy::phase::{Phase, Phases};
 use detshare_policy::rhythm::{Learner, Work};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -46,6 +47,10 @@ static BEGUN: AtomicU64 = AtomicU64::new(0);
 static LEARNER: Mutex<Learner> = Mutex::new(Learner::new());
 /// What steps are.
 static PHASES: Mutex<Phases> = Mutex::new(Phases::new());
+/// What the daemon says that steps are to keep to, each 0 if it says nothing.
+static WANTED: [AtomicU64; OBJECTIVES] = [const { AtomicU64::new(0) }; OBJECTIVES];
+/// Whether they do.
+static KEEPER: Mutex<Keeper> = Mutex::new(Keeper::new());
 /// Launches up to the end of the last step.
 static BEFORE: AtomicU64 = AtomicU64::new(0);
 /// When somebody last looked and it was not over.
@@ -181,10 +186,31 @@ fn look_after(done: Option<Subject>) {
         let mut phases = PHASES.lock().unwrap_or_else(PoisonError::into_inner);
         let phase = phases.ended(lasts, u32::try_from(launches).unwrap_or(u32::MAX));
         publish(membership, &phases, phase);
+        judge(membership, (begun, now), phase, phases.pace_ns());
         record::step_ended(now, phase);
     } else {
         NOT_OVER.store(now, Ordering::Relaxed);
     }
+}
+
+/// What steps are to keep to from now on.
+pub(crate) fn set_objectives(objective: Objective) {
+    for (place, wanted) in WANTED.iter().zip([objective.p99_ns, objective.ttft_ns, objective.tpot_ns]) {
+        place.store(wanted.unwrap_or(0), Ordering::Relaxed);
+    }
+}
+
+/// Sees whether a step kept to what it is to keep to, and says so on the board.
+fn judge(membership: &Membership, step: (u64, u64), phase: Phase, pace_ns: u64) {
+    let wanted = WANTED.each_ref().map(|place| Some(place.load(Ordering::Relaxed)).filter(|ns| *ns != 0));
+    if wanted == [None; OBJECTIVES] {
+        // As it may be since a moment ago.
+        return membership.page.set_strained(false);
+    }
+    let [p99_ns, ttft_ns, tpot_ns] = wanted;
+    let mut keeper = KEEPER.lock().unwrap_or_else(PoisonError::into_inner);
+    let kept = keeper.ended(step, phase, pace_ns, &Objectives { p99_ns, ttft_ns, tpot_ns });
+    membership.page.note_objectives(kept, keeper.is_strained(step.1));
 }
 
 /// Says that the step is over, and what is known of the next one, unless more has been launched.

@@ -4,6 +4,7 @@ use crate::random::Random;
 use crate::speed::{Model, Sms};
 use crate::trace::{self, Arrivals};
 use detshare_policy::account::{Flight, Share};
+use detshare_policy::objective::{Keeper, Objectives};
 use detshare_policy::phase::{Phase, Phases};
 use detshare_policy::rhythm::{Learner, Work};
 use detshare_policy::{Class, Member, Reason, Rhythm};
@@ -81,6 +82,9 @@ pub(crate) struct Tenant<'a> {
     learner: Learner,
     rhythm: Rhythm,
     phases: Phases,
+    keeper: Keeper,
+    /// Whether it misses its objectives.
+    strained: bool,
     launches_of_step: u32,
     /// What the GPU has to do in the step that is under way.
     pub(crate) work: Work,
@@ -126,6 +130,8 @@ impl<'a> Tenant<'a> {
             learner: Learner::new(),
             rhythm: Rhythm::UNKNOWN,
             phases: Phases::new(),
+            keeper: Keeper::new(),
+            strained: false,
             launches_of_step: 0,
             work: Work::NONE,
             flight: Flight::none(),
@@ -207,6 +213,9 @@ impl<'a> Tenant<'a> {
             let phase = self.phases.ended(0, self.launches_of_step);
             self.launches_of_step = 0;
             let (begun_ns, phase) = (self.rhythm.begun_ns, self.published(phase));
+            let wanted = Objectives { p99_ns: None, ttft_ns: self.trace.ttft_ns, tpot_ns: self.trace.tpot_ns };
+            self.keeper.ended((begun_ns, now_ns), phase, self.phases.pace_ns(), &wanted);
+            self.strained = self.keeper.is_strained(now_ns);
             self.rhythm = Rhythm { begun_ns, phase, pace_ns: self.phases.pace_ns(), ..self.learner.rhythm() };
         }
     }
@@ -246,6 +255,7 @@ impl<'a> Tenant<'a> {
             rhythm: self.rhythm,
             ttft_ns: self.trace.ttft_ns,
             tpot_ns: self.trace.tpot_ns,
+            strained: self.strained,
         }
     }
 

@@ -1,5 +1,6 @@
 //! `detshare explain`: why a tenant's launches went as they did.
 
+use crate::commands::ps;
 use crate::daemon::{self, DaemonError};
 use crate::quantity;
 use crate::table::{self, Align, Format, OutputError};
@@ -81,6 +82,10 @@ fn for_people(explanation: &Explanation) -> String {
     }
     if tenant.quarantined {
         text.push_str("quarantined: its kernels keep running over three times as long as predicted\n");
+    }
+    if tenant.strained {
+        let missed = ps::objectives(tenant);
+        text.push_str(&format!("misses its objectives ({missed}): others make way, by class and weight\n"));
     }
     if decisions.is_empty() {
         text.push_str("nothing had to be decided: it runs as if alone\n");

@@ -4,7 +4,7 @@ use crate::daemon::{self, DaemonError};
 use crate::quantity;
 use crate::table::{self, Align, Format, OutputError};
 use clap::Args;
-use detshare_api::Tenant;
+use detshare_api::{Missed, Objective, Tenant};
 
 /// List the tenants and how they do
 ///
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, PsError> {
 
 fn for_people(tenants: &[Tenant]) -> String {
     use Align::{Left, Right};
-    let headings = [
+    let mut headings = vec![
         ("name", Left),
         ("pid", Right),
         ("class", Left),
@@ -63,8 +63,9 @@ fn for_people(tenants: &[Tenant]) -> String {
         ("limit", Right),
     ];
     let time = |time: Option<u64>| time.map_or("-".to_string(), quantity::nanoseconds);
+    let has_objectives = tenants.iter().any(|tenant| tenant.objective != Objective::default());
     let row = |tenant: &Tenant| {
-        [
+        let mut row = vec![
             tenant.name.clone(),
             tenant.pid.to_string(),
             tenant.class.to_string(),
@@ -77,10 +78,33 @@ fn for_people(tenants: &[Tenant]) -> String {
             quantity::number(tenant.holds_per_second),
             quantity::size(tenant.memory),
             tenant.memory_limit.map_or("-".to_string(), quantity::size),
-        ]
+        ];
+        if has_objectives {
+            row.push(objectives(tenant));
+        }
+        row
     };
-    table::columns(headings, &tenants.iter().map(row).collect::<Vec<_>>())
+    if has_objectives {
+        headings.push(("objectives", Left));
+    }
+    table::columns_of(&headings, &tenants.iter().map(row).collect::<Vec<_>>())
 }
+
+/// How a tenant does by its objectives, such as `tpot missed by 3 %`.
+pub(crate) fn objectives(tenant: &Tenant) -> String {
+    let (Objective { p99_ns, ttft_ns, tpot_ns }, Missed { p99, ttft, tpot }) = (tenant.objective, tenant.missed);
+    let all = [("p99", p99_ns, p99), ("ttft", ttft_ns, ttft), ("tpot", tpot_ns, tpot)];
+    let missed = all.iter().filter_map(|(name, _, part)| Some((name, part.filter(|part| *part >= ALLOWED)?)));
+    let missed: Vec<String> = missed.map(|(name, part)| format!("{name} missed by {:.0} %", part * 100.0)).collect();
+    match (missed.as_slice(), all.iter().any(|(_, wanted, _)| wanted.is_some())) {
+        (_, false) => "-".to_string(),
+        ([], true) => "kept".to_string(),
+        (missed, true) => missed.join(", "),
+    }
+}
+
+/// The part of steps that a 99th percentile leaves out.
+const ALLOWED: f64 = 0.01;
 
 /// What a tenant is doing, in a word: where it is busy with a phase that is known, that.
 fn doing(tenant: &Tenant) -> String {
@@ -153,9 +177,14 @@ fn for_programs(tenants: &[Tenant]) -> String {
         "phase",
         "pace_ns",
         "quarantined",
+        "missed_p99",
+        "missed_ttft",
+        "missed_tpot",
+        "strained",
         "doubts",
     ];
     let number = |number: Option<u64>| number.map_or(String::new(), |number| number.to_string());
+    let part = |part: Option<f64>| part.map_or(String::new(), |part| part.to_string());
     let row = |tenant: &Tenant| {
         [
             tenant.name.clone(),
@@ -191,6 +220,10 @@ fn for_programs(tenants: &[Tenant]) -> String {
             tenant.phase.clone().unwrap_or_default(),
             number(tenant.pace_ns),
             tenant.quarantined.to_string(),
+            part(tenant.missed.p99),
+            part(tenant.missed.ttft),
+            part(tenant.missed.tpot),
+            tenant.strained.to_string(),
             tenant.doubts.to_string(),
         ]
     };
@@ -200,7 +233,7 @@ fn for_programs(tenants: &[Tenant]) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use detshare_api::{Class, Objective};
+    use detshare_api::Class;
 
     /// A tenant in the middle of its work.
     pub(crate) fn tenant(name: &str, pid: u32, class: Class) -> Tenant {
@@ -227,7 +260,7 @@ pub(crate) mod tests {
             memory: 40 << 30,
             memory_limit: None,
             weight: 100,
-            objective: Objective { p99_ns: Some(5_000_000), ttft_ns: None, tpot_ns: None },
+            objective: Objective::default(),
             gpu: "DetShare soft".to_string(),
             width: 132,
             mps_client: None,
@@ -236,6 +269,8 @@ pub(crate) mod tests {
             phase: None,
             pace_ns: None,
             quarantined: false,
+            missed: Missed::default(),
+            strained: false,
             doubts: false,
         }
     }
@@ -248,6 +283,22 @@ name   pid  class    state  lane     steps/s      p50      p99  launches/s  hold
 serve    7  latency  busy   front16     12.0  1.23 ms  2.00 ms       12.3k     0.50  40.0 GiB      -
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn objectives_are_shown_where_somebody_has_one() {
+        let objective = Objective { p99_ns: None, ttft_ns: Some(1), tpot_ns: Some(1) };
+        let with = |ttft, tpot| Tenant {
+            objective,
+            missed: Missed { p99: None, ttft, tpot },
+            ..tenant("llm", 7, Class::Latency)
+        };
+        assert_eq!(objectives(&with(Some(0.0), Some(0.009))), "kept");
+        assert_eq!(objectives(&with(None, Some(0.031))), "tpot missed by 3 %");
+        assert_eq!(objectives(&with(Some(0.5), Some(0.01))), "ttft missed by 50 %, tpot missed by 1 %");
+        let text = for_people(&[with(None, Some(0.2)), tenant("train", 8, Class::BestEffort)]);
+        let ends: Vec<_> = text.lines().map(|line| line.rsplit("  ").next().unwrap()).collect();
+        assert_eq!(ends, ["objectives", "tpot missed by 20 %", "-"]);
     }
 
     #[test]
@@ -267,6 +318,8 @@ serve    7  latency  busy   front16     12.0  1.23 ms  2.00 ms       12.3k     0
         let serde_json::Value::Object(mut fields) = serde_json::to_value(&tenant).unwrap() else { panic!("no object") };
         let Some(serde_json::Value::Object(objective)) = fields.remove("objective") else { panic!("no objective") };
         fields.extend(objective);
+        let Some(serde_json::Value::Object(missed)) = fields.remove("missed") else { panic!("no parts") };
+        fields.extend(missed.into_iter().map(|(name, part)| (format!("missed_{name}"), part)));
         let row = reader.records().next().unwrap().unwrap();
         assert_eq!(headings.len(), fields.len());
         for (heading, cell) in headings.iter().zip(&row) {

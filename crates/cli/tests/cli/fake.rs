@@ -1,7 +1,7 @@
 //! A thread that answers in place of the daemon, with tenants that nobody has to run.
 
 use crate::stage::Stage;
-use detshare_api::{Class, Isolation, Objective, RuntimeFolder, Status, Tenant, TenantPatch};
+use detshare_api::{Class, Isolation, Missed, Objective, RuntimeFolder, Status, Tenant, TenantPatch};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Mutex};
@@ -145,6 +145,8 @@ pub(crate) fn tenants() -> Vec<Tenant> {
         phase: None,
         pace_ns: None,
         quarantined: false,
+        missed: Missed::default(),
+        strained: false,
         doubts: false,
     };
     let train = Tenant {
