@@ -96,10 +96,11 @@ pub(crate) fn objectives(tenant: &Tenant) -> String {
     let all = [("p99", p99_ns, p99), ("ttft", ttft_ns, ttft), ("tpot", tpot_ns, tpot)];
     let missed = all.iter().filter_map(|(name, _, part)| Some((name, part.filter(|part| *part >= ALLOWED)?)));
     let missed: Vec<String> = missed.map(|(name, part)| format!("{name} missed by {:.0} %", part * 100.0)).collect();
-    match (missed.as_slice(), all.iter().any(|(_, wanted, _)| wanted.is_some())) {
-        (_, false) => "-".to_string(),
-        ([], true) => "kept".to_string(),
-        (missed, true) => missed.join(", "),
+    let is_judged = all.iter().any(|(_, wanted, part)| wanted.is_some() && part.is_some());
+    match missed.as_slice() {
+        _ if !is_judged => "-".to_string(),
+        [] => "kept".to_string(),
+        missed => missed.join(", "),
     }
 }
 

@@ -164,6 +164,7 @@ mod tests {
         let mut tenant = ps::tests::tenant("train", 9, Class::BestEffort);
         tenant.memory_limit = Some(40 << 30);
         tenant.paused = true;
+        tenant.objective.p99_ns = Some(5_000_000);
         assert_eq!(in_words(&tenant), "train (pid 9): best-effort, weight 100, at most 40.0 GiB, p99 5.00 ms, paused");
     }
 }

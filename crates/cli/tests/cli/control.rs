@@ -20,9 +20,9 @@ fn ps_for_people() {
     let stage = Stage::new();
     let _daemon = FakeDaemon::start(&stage);
     let expected = "\
-name    pid  class        state  lane    steps/s      p50      p99  launches/s  holds/s    memory     limit
-serve  4001  latency      busy   full       20.5  1.23 ms  4.56 ms       1.02k        0  40.0 GiB         -
-train  4002  best-effort  idle   rest16        0        -        -       1.02k        0  40.0 GiB  64.0 GiB
+name    pid  class        state  lane    steps/s      p50      p99  launches/s  holds/s    memory     limit  objectives
+serve  4001  latency      busy   full       20.5  1.23 ms  4.56 ms       1.02k        0  40.0 GiB         -  -
+train  4002  best-effort  idle   rest16        0        -        -       1.02k        0  40.0 GiB  64.0 GiB  -
 ";
     assert_eq!(printed(&stage, &["ps"]), expected);
 }
