@@ -10,6 +10,7 @@ mod daemon;
 mod doctor;
 mod fake;
 mod generated;
+mod objectives;
 mod programs;
 mod record;
 mod run;

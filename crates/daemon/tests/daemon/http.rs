@@ -82,6 +82,9 @@ fn metrics_can_be_read() {
     tenant.page.set_memory(1 << 30);
     (0..3).for_each(|_| tenant.step(2_000_000));
     drop(tenant.page.hold());
+    tenant.page.set_begun(detshare_board::clock::now());
+    tenant.page.note_objectives([None, None, Some(false)], true);
+    tenant.page.note_objectives([None, None, Some(true)], true);
     let metrics = house.client().metrics().expect("answered");
     let values = parse(&metrics);
     let labels = format!("{{tenant=\"train\",pid=\"{}\"}}", std::process::id());
@@ -89,6 +92,9 @@ fn metrics_can_be_read() {
     assert_eq!([of_tenant("launches_total"), of_tenant("finished_total"), of_tenant("steps_total")], [3.0; 3]);
     assert_eq!([of_tenant("holds_total"), of_tenant("holding")], [1.0, 0.0]);
     assert_eq!(of_tenant("memory_bytes"), f64::from(1 << 30));
+    assert_eq!(of_tenant("strained"), 1.0);
+    let missed: Vec<_> = values.iter().filter(|(name, _)| name.contains("missed_ratio")).collect();
+    assert!(matches!(missed[..], [(name, 0.5)] if name.contains("objective=\"tpot\"")), "{missed:?}");
     assert_eq!(
         [values["detshare_tenants"], values["detshare_joins_total"], values["detshare_slots"]],
         [1.0, 1.0, 64.0]
