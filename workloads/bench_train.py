@@ -1,7 +1,8 @@
 """A training of a benchmark: it takes what it gets of the GPU, and notes when each step ends, and the loss.
 
-`transformer` and `resnet50` fill the GPU. `small` leaves most of it idle: its kernels are small, and before each step
-the host draws the input.
+`transformer` and `resnet50` fill the GPU. `small` leaves it idle most of the time: its kernels are small, and before each
+step the host draws the input. `narrow` leaves most of it idle all the time: a step is a CUDA graph, so that there always is a
+kernel, but each has work for a part of the SMs only.
 """
 
 import os
@@ -18,6 +19,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import bench_program
+import llm_decode
 import train_resnet
 import workload
 from bench_program import DEVICE
@@ -25,6 +27,7 @@ from bench_program import DEVICE
 LEARNING_RATE = 1e-4
 LOSS_SCALE = 256  # a step must be large enough to change weights in bfloat16
 INPUTS = 4  # different ones, where they are made ahead; steps take them in turn
+SET_UP_STEPS = 3  # before a capture, so that the libraries are set up by then
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class EncoderSizes:
 
 TRANSFORMER = EncoderSizes(layers=16, width=2048, heads=16, batch=16, length=512)
 SMALL = EncoderSizes(layers=4, width=512, heads=8, batch=8, length=64)
+NARROW = EncoderSizes(layers=8, width=512, heads=8, batch=2, length=64)
 TINY = EncoderSizes(layers=2, width=128, heads=8, batch=2, length=16)
 
 IMAGES = {"batch": 64, "size": 224}
@@ -57,6 +61,12 @@ def transformer(options):
 def small(options):
     sizes = TINY if options.tiny else SMALL
     return encoder_training(sizes, drawn_on_host(sizes.input_shape, options.seed))
+
+
+def narrow(options):
+    sizes = TINY if options.tiny else NARROW
+    inputs = [torch.randn(sizes.input_shape, device=DEVICE, dtype=torch.bfloat16) for _ in range(INPUTS)]
+    return graph_training(sizes, itertools.cycle(inputs))
 
 
 def resnet50(options):
@@ -75,13 +85,39 @@ def resnet50(options):
 
 
 # Each makes a model, and a function that trains it by one step and returns the loss.
-TRAININGS = {"transformer": transformer, "resnet50": resnet50, "small": small}
+TRAININGS = {"transformer": transformer, "resnet50": resnet50, "small": small, "narrow": narrow}
 
 
 def encoder_training(sizes, inputs):
     model = bench_program.encoder(sizes.layers, sizes.width, sizes.heads)
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     return model, lambda: encoder_step(model, optimizer, next(inputs)).item()
+
+
+def graph_training(sizes, inputs):
+    """The same, with forward pass, backward pass and optimizer in one CUDA graph."""
+    model = bench_program.encoder(sizes.layers, sizes.width, sizes.heads)
+    optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
+    given = next(inputs).clone()  # a graph reads its input from where it was captured
+    kept = {}
+
+    def captured_step():
+        kept["loss"] = encoder_step(model, optimizer, given)
+
+    set_up = torch.cuda.Stream()
+    set_up.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(set_up):  # not on the default stream, whose work a capture would wait for
+        for _ in range(SET_UP_STEPS):
+            captured_step()
+    torch.cuda.current_stream().wait_stream(set_up)
+    graph = llm_decode.capture(captured_step)
+
+    def step():
+        given.copy_(next(inputs))
+        graph.replay()
+        return kept["loss"].item()
+
+    return model, step
 
 
 def encoder_step(model, optimizer, inputs):

@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent
 LIMIT = 200  # seconds, for all of it
 ASKED = 0.98
 FIRST = 50  # steps in which nothing can be known yet
+SHOWN = 20  # of those that were taken for something else
 
 
 @dataclass(frozen=True)
@@ -81,16 +82,31 @@ def told_apart(detshare, folder, options, company):
 
 def compare(logged, recorded):
     """How many of the server's steps were what the shim took them for: the last step that ended within each."""
-    lines = [json.loads(line) for line in recorded if '"step":"ended"' in line]
-    ends = [line["at"] / 1e9 for line in lines]
-    matrix = collections.Counter()
+    steps = list(steps_of(recorded))
+    ends = [step["end"] for step in steps]
+    matrix, wrong = collections.Counter(), []
     for kind, begin, end, *_ in logged[FIRST:]:
         last = bisect.bisect_right(ends, end) - 1
-        said = lines[last]["phase"] if last >= 0 and ends[last] >= begin else "nothing"
-        matrix[f"{kind} taken for {said}"] += 1
-    steps = sum(matrix.values())
-    right = sum(count for name, count in matrix.items() if len(set(name.split(" taken for "))) == 1)
-    return {"steps": steps, "right": right, "part": right / max(steps, 1), "by_kind": dict(matrix)}
+        step = steps[last] if last >= 0 and ends[last] >= begin else {"phase": "nothing"}
+        matrix[f"{kind} taken for {step['phase']}"] += 1
+        if step["phase"] != kind:
+            wrong.append({"kind": kind, **step})
+    right = sum(matrix.values()) - len(wrong)
+    part = right / max(sum(matrix.values()), 1)
+    return {"steps": sum(matrix.values()), "right": right, "part": part, "by_kind": dict(matrix), "wrong": wrong[:SHOWN]}
+
+
+def steps_of(recorded):
+    """What each step launched, as far as it was written down, and what it was taken for."""
+    expected = []
+    for line in recorded:
+        if '"launch"' in line:
+            expected.append(json.loads(line)["expected"])
+        elif '"step":"ended"' in line:
+            line = json.loads(line)
+            work = {"launches": len(expected), "unknown": expected.count(0), "largest_us": max(expected, default=0) / 1e3}
+            yield {"end": line["at"] / 1e9, "phase": line["phase"], "work_us": sum(expected) / 1e3, **work}
+            expected = []
 
 
 if __name__ == "__main__":

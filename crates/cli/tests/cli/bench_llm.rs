@@ -37,7 +37,7 @@ fn two_servers_answer_the_same_requests_in_every_arm() {
         }
         let alone = &server(&results, "alone", program)["service"];
         let mps = &server(&results, "mps", program)["service"];
-        assert!(median(mps, "tpot_p50_ms") > median(alone, "tpot_p50_ms") * 1.5, "twice as slow: {mps:#}");
+        assert!(median(mps, "tpot_p50_ms") > median(alone, "tpot_p50_ms") * 1.5, "four times as slow: {mps:#}");
         assert!(median(mps, "mean_latency_overhead") > 0.3, "{mps:#}");
         assert!(median(mps, "tpot_violations") > median(alone, "tpot_violations"), "{mps:#}");
         assert!(median(alone, "goodput") > 10.0, "{alone:#}");

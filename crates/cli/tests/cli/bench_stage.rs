@@ -82,8 +82,8 @@ def skip_without_gpu():
         Path(given["CUDA_MPS_PIPE_DIRECTORY"], f"client-{os.getpid()}").touch()
 "#;
 
-/// Stands in for `llm_model.py` of the real LLM server: a prompt takes two milliseconds, and each decode step one; twice that
-/// under MPS. Under MPS it gives a request other tokens, if it is told to; and if it is told to, each step launches a kernel
+/// Stands in for `llm_model.py` of the real LLM server: a prompt takes two milliseconds, and each decode step one; four times
+/// that under MPS. Under MPS it gives a request other tokens, if it is told to; and if it is told to, each step launches a kernel
 /// that does nothing.
 const LLM_MODEL: &str = r#"
 import ctypes, os, time
@@ -126,7 +126,7 @@ class Engine:
     def run(self, step):
         if self.gpu:
             self.gpu.step()
-        time.sleep((0.002 if step.kind == "prefill" else 0.001) * (2 if IS_MPS else 1))
+        time.sleep((0.002 if step.kind == "prefill" else 0.001) * (4 if IS_MPS else 1))
         if step.kind == "prefill" and step.end < len(step.requests[0].prompt):
             return []
         return [self.token(request.index, len(request.tokens)) for request in step.requests]

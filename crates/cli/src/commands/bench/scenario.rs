@@ -157,11 +157,11 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "two-half",
-        about: "two trainings, each too small to fill the GPU",
+        about: "two trainings whose kernels are too small to fill the GPU",
         device: Device::Gpu,
         programs: &[
-            train("train-1", &["--model", "small", "--seed", "1"]),
-            train("train-2", &["--model", "small", "--seed", "2"]),
+            train("train-1", &["--model", "narrow", "--seed", "1"]),
+            train("train-2", &["--model", "narrow", "--seed", "2"]),
         ],
         seconds: 10,
     },
