@@ -434,7 +434,11 @@ mod tests {
         // Nor does one that begins kernel by kernel and goes on with a graph.
         let mut phases = Phases::new();
         for i in 0..1_000 {
-            if i < 10 { phases.ended(9_000 * US, 400) } else { phases.ended(1_200 * US, 3) };
+            if i < 10 {
+                phases.ended(9_000 * US, 400)
+            } else {
+                phases.ended(1_200 * US, 3)
+            };
         }
         assert!(!phases.has_both());
         // An eager server has as many launches in each step, and prefills more often.

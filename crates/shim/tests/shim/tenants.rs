@@ -316,7 +316,10 @@ fn short_steps_and_long_ones_are_told_apart() {
         admitted.view.read(clock::now()).phase
     };
     (0..20).for_each(|_| _ = phase(&mut program, "many:2"));
-    until("a long one is known", || phase(&mut program, "many:200") == prefill);
+    until("a long one is known", || {
+        phase(&mut program, "many:2");
+        phase(&mut program, "many:200") == prefill
+    });
     until("a short one is known", || phase(&mut program, "many:2") == decode);
     assert!(admitted.view.read(clock::now()).pace_ns > 0);
     let _other = office.introduce(&admitted, Class::BestEffort);
@@ -338,7 +341,10 @@ fn a_prompt_makes_room_for_anothers_tokens() {
         (state.phase, state.lane_width)
     };
     (0..20).for_each(|_| _ = step(&mut program, "many:2"));
-    until("a long step is known", || step(&mut program, "many:200").0 == prefill);
+    until("a long step is known", || {
+        step(&mut program, "many:2");
+        step(&mut program, "many:200").0 == prefill
+    });
     other.set_phase(decode, 4_000_000);
     other.launch();
     until("it makes room", || step(&mut program, "many:200") == (prefill, 68));
