@@ -66,6 +66,8 @@ const MANY_LAUNCHES: u32 = 4;
 const TRIFLE: u64 = 8;
 /// So many prefills in a row, without a token for anybody, and the pace is another one.
 const ONLY_PREFILLS: u32 = 256;
+/// The same of those with few launches: first steps that were shorter than all others have set a pace that is none.
+const ONLY_OF_FEW: u32 = 16;
 /// As many short steps in a row, and the pace is theirs.
 const SHORTER: u32 = 16;
 /// The same of trifles.
@@ -241,7 +243,7 @@ impl Phases {
             }
             Phase::Prefill => {
                 self.doubt_less(launches, is_accounted);
-                self.prefills += 1;
+                self.prefills += if launches <= FEW_LAUNCHES { ONLY_PREFILLS.div_ceil(ONLY_OF_FEW) } else { 1 };
                 if self.prefills >= ONLY_PREFILLS {
                     (self.pace_ns, self.usual_launches, self.prefills) = (work_ns, launches, 0);
                 }
@@ -460,6 +462,18 @@ mod tests {
             phases.launched(1, expected);
             let said = phases.ended(4_500 * US, 1);
             assert!(said == Phase::Decode || i + 1 < FEWEST, "{i}: {said:?}");
+        }
+    }
+
+    #[test]
+    fn a_first_step_that_was_shorter_than_all_others_sets_no_pace_for_long() {
+        let mut phases = Phases::new();
+        run(&mut phases, &vec![(1, 1_000 * US)]);
+        let said: Vec<Phase> = (0..60).map(|_| run(&mut phases, &decode(8)).1).collect();
+        assert_eq!(said[20..], [Phase::Decode; 40]);
+        // Prompts in a row that take many launches are what they seem to be.
+        for _ in 0..100 {
+            assert_eq!(run(&mut phases, &prefill(512)).1, Phase::Prefill);
         }
     }
 
