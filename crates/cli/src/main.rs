@@ -103,6 +103,13 @@ mod tests {
         );
         let size = said(&["run", "--mem", "0", "--", "a"]);
         assert!(size.starts_with("invalid value '0' for '--mem <SIZE>': a size is a whole number above 0"), "{size}");
+        for (command, more) in [("run", &["--", "a"][..]), ("set", &["x"])] {
+            for (time, reason) in [("-1s", "a duration is"), ("0ms", "it must be between 1us and 24 hours")] {
+                let said = said(&[&[command, "--ttft", time], more].concat());
+                let expected = format!("invalid value '{time}' for '--ttft <TIME>': {reason}");
+                assert!(said.starts_with(&expected), "{said}");
+            }
+        }
         assert!(said(&["conjure"]).ends_with("; see `detshare --help`"));
         for said in [said(&["run"]), said(&["set", "x"]), said(&["policy", "a", "b"])] {
             assert!(!said.contains('\n') && said.contains("--help`"), "{said}");

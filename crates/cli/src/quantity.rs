@@ -27,6 +27,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         "ms" => 1e-3,
         "s" => 1.0,
         "m" | "min" => 60.0,
+        "h" => 3600.0,
         _ => return Err(DURATION.to_string()),
     };
     let number: f64 = number.parse().map_err(|_| DURATION.to_string())?;
@@ -152,12 +153,30 @@ mod tests {
 
     #[test]
     fn durations_are_read() {
-        for (text, nanoseconds) in
-            [("5ms", 5_000_000), ("1s", 1_000_000_000), ("1.5 s", 1_500_000_000), ("800us", 800_000)]
-        {
+        for (text, nanoseconds) in [
+            ("5ms", 5_000_000),
+            ("1s", 1_000_000_000),
+            ("1.5 s", 1_500_000_000),
+            ("800us", 800_000),
+            ("24h", 86_400_000_000_000),
+        ] {
             assert_eq!(parse_duration(text).map(|time| time.as_nanos()), Ok(nanoseconds), "{text}");
         }
-        for text in ["", "5", "ms", "-5ms", "0s", "1ns", "5 parsecs", "1e99s", "100000min", "1.2.3s"] {
+        for text in [
+            "",
+            "5",
+            "ms",
+            "-5ms",
+            "0s",
+            "1ns",
+            "5 parsecs",
+            "1e99s",
+            "100000min",
+            "1000000h",
+            "banana",
+            "NaNs",
+            "1.2.3s",
+        ] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
     }

@@ -56,6 +56,8 @@ const FEWEST: u32 = 8;
 const PREFILL: u64 = 2;
 /// The same for a step with few launches where prefills take many.
 const PREFILL_OF_FEW: u64 = 8;
+/// So many are few, whatever is usual: a short prompt that was taken for decoding makes them look so.
+const FEW_LAUNCHES: u32 = 8;
 /// Prefills with many launches until that is known.
 const PREFILLS_OF_MANY: u32 = 2;
 /// Times the usual launches: more is a prefill too, if it has an eighth more to do.
@@ -64,6 +66,8 @@ const MANY_LAUNCHES: u32 = 4;
 const TRIFLE: u64 = 8;
 /// So many prefills in a row, without a token for anybody, and the pace is another one.
 const ONLY_PREFILLS: u32 = 256;
+/// The same of those with few launches: first steps that were shorter than all others have set a pace that is none.
+const ONLY_OF_FEW: u32 = 16;
 /// As many short steps in a row, and the pace is theirs.
 const SHORTER: u32 = 16;
 /// The same of trifles.
@@ -200,7 +204,9 @@ impl Phases {
     /// because it was alone, how long it lasted is what it had to do.
     pub fn ended(&mut self, lasts_ns: u64, launches: u32) -> Phase {
         let is_accounted = self.launches != 0;
-        let (work_ns, looks) = (if is_accounted { self.work_ns } else { lasts_ns }, self.looks);
+        // At first nobody knows what launches take.
+        let by_the_clock = if is_accounted && self.is_known() { 0 } else { lasts_ns };
+        let (work_ns, looks) = (self.work_ns.max(by_the_clock), self.looks);
         let phase = self.over(work_ns, launches, is_accounted);
         for hash in looks.into_iter().filter(|hash| *hash != 0 && work_ns != 0) {
             self.remember(hash, phase);
@@ -237,7 +243,7 @@ impl Phases {
             }
             Phase::Prefill => {
                 self.doubt_less(launches, is_accounted);
-                self.prefills += 1;
+                self.prefills += if launches <= FEW_LAUNCHES { ONLY_PREFILLS.div_ceil(ONLY_OF_FEW) } else { 1 };
                 if self.prefills >= ONLY_PREFILLS {
                     (self.pace_ns, self.usual_launches, self.prefills) = (work_ns, launches, 0);
                 }
@@ -288,7 +294,8 @@ impl Phases {
 
     fn of(&self, work_ns: u64, launches: u32) -> Phase {
         let has_many = self.takes_many(launches) && work_ns > self.pace_ns.saturating_add(self.pace_ns / 8);
-        let times = if self.of_many >= PREFILLS_OF_MANY { PREFILL_OF_FEW } else { PREFILL };
+        let is_of_few = launches <= FEW_LAUNCHES || self.largest_ns > self.pace_ns / 2;
+        let times = if self.of_many >= PREFILLS_OF_MANY && is_of_few { PREFILL_OF_FEW } else { PREFILL };
         if has_many || work_ns > self.pace_ns.saturating_mul(times) {
             Phase::Prefill
         } else if work_ns < self.pace_ns / TRIFLE {
@@ -429,6 +436,45 @@ mod tests {
             run(&mut phases, &if i % 10 == 9 { far_more.clone() } else { decode(8) });
         }
         assert_eq!(run(&mut phases, &vec![(7, 20_000 * US)]).1, Phase::Prefill);
+    }
+
+    #[test]
+    fn a_short_prompt_makes_no_long_one_usual() {
+        let mut phases = Phases::new();
+        let of =
+            |launches: u64, each: u64| -> Step { (0..launches).map(|kernel| (3_000 + kernel, each * US)).collect() };
+        for i in 0..100 {
+            run(&mut phases, &if i % 10 == 9 { prefill(512) } else { decode(8) });
+        }
+        for _ in 0..10 {
+            // One that has no more to do than a decode step cannot be told from it.
+            run(&mut phases, &of(40, 100));
+            run(&mut phases, &decode(8));
+            assert_eq!(run(&mut phases, &of(60, 200)).1, Phase::Prefill);
+        }
+    }
+
+    #[test]
+    fn what_nobody_has_measured_yet_sets_no_pace() {
+        let mut phases = Phases::new();
+        for i in 0..40 {
+            let expected = if i < FEWEST { 100 * US } else { 4_000 * US };
+            phases.launched(1, expected);
+            let said = phases.ended(4_500 * US, 1);
+            assert!(said == Phase::Decode || i + 1 < FEWEST, "{i}: {said:?}");
+        }
+    }
+
+    #[test]
+    fn a_first_step_that_was_shorter_than_all_others_sets_no_pace_for_long() {
+        let mut phases = Phases::new();
+        run(&mut phases, &vec![(1, 1_000 * US)]);
+        let said: Vec<Phase> = (0..60).map(|_| run(&mut phases, &decode(8)).1).collect();
+        assert_eq!(said[20..], [Phase::Decode; 40]);
+        // Prompts in a row that take many launches are what they seem to be.
+        for _ in 0..100 {
+            assert_eq!(run(&mut phases, &prefill(512)).1, Phase::Prefill);
+        }
     }
 
     #[test]

@@ -38,15 +38,15 @@ pub(crate) struct Arguments {
     no_mem: bool,
 
     /// The 99th percentile of its steps that it is to keep to, such as 5ms, or none
-    #[arg(long, value_name = "TIME", value_parser = time_or_none, group = "change")]
+    #[arg(long, value_name = "TIME", value_parser = time_or_none, allow_hyphen_values = true, group = "change")]
     p99: Option<TimeOrNone>,
 
     /// The time to the first token that it is to keep to, such as 1s, or none
-    #[arg(long, value_name = "TIME", value_parser = time_or_none, group = "change")]
+    #[arg(long, value_name = "TIME", value_parser = time_or_none, allow_hyphen_values = true, group = "change")]
     ttft: Option<TimeOrNone>,
 
     /// The time for each further token that it is to keep to, such as 50ms, or none
-    #[arg(long, value_name = "TIME", value_parser = time_or_none, group = "change")]
+    #[arg(long, value_name = "TIME", value_parser = time_or_none, allow_hyphen_values = true, group = "change")]
     tpot: Option<TimeOrNone>,
 }
 

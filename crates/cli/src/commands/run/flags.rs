@@ -35,15 +35,15 @@ pub(crate) struct Arguments {
     name: Option<String>,
 
     /// The 99th percentile of its steps that it is to keep to, such as 5ms
-    #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration, allow_hyphen_values = true)]
     p99: Option<Duration>,
 
     /// The time to the first token that it is to keep to, such as 1s
-    #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration, allow_hyphen_values = true)]
     ttft: Option<Duration>,
 
     /// The time for each further token that it is to keep to, such as 50ms
-    #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration, allow_hyphen_values = true)]
     tpot: Option<Duration>,
 
     /// The most GPU memory that it may have, such as 40GiB
