@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Nothing here takes long; this is for a machine with much else to do.
-const LONGEST: Duration = Duration::from_secs(60);
+pub(crate) const LONGEST: Duration = Duration::from_secs(60);
 
 /// A stage with the real daemon's program; the daemon of it ends with the test, whatever happens.
 pub(crate) struct DaemonStage {
@@ -69,7 +69,7 @@ pub(crate) fn built(file: &str) -> PathBuf {
 }
 
 /// Waits for what another process does.
-pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + LONGEST;
     while !is_so() {
         assert!(Instant::now() < deadline, "{what} did not come to be");

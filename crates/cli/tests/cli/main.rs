@@ -1,6 +1,6 @@
 //! `detshare` from outside. The programs that it runs are shell scripts that write, in place of the shim, what the shim
 //! would write, and where many tenants are wanted, a thread of the test answers in place of the daemon; so nothing here
-//! needs CUDA. A test of `bench`, and those of sharing and records, run real programs on the software GPU.
+//! needs CUDA. A test of `bench`, and those of sharing, records and LLM servers, run real programs on the software GPU.
 
 mod bench;
 mod bench_llm;
@@ -10,6 +10,7 @@ mod daemon;
 mod doctor;
 mod fake;
 mod generated;
+mod llm;
 mod programs;
 mod record;
 mod run;

@@ -41,7 +41,7 @@ fn start(house: &DaemonStage, folder: &Path, name: &str, class: &str, arguments:
     Tenant { child, record }
 }
 
-fn soft(command: &mut Command) {
+pub(crate) fn soft(command: &mut Command) {
     command.env("DETSHARE_SHIM", built("libdetshare_shim.so")).env("DETSHARE_DRIVER", built("libdetshare_softgpu.so"));
 }
 
