@@ -257,16 +257,16 @@ impl ToldApart {
         found
     }
 
-    /// Whether so many percent of all steps are right, and most of each kind: few steps are prefills.
+    /// Whether so many percent of all steps are right, and at least half of each kind: few steps are prefills.
     fn is_at_least(&self, percent: usize) -> bool {
-        const MOST: usize = 75;
-        let is_mostly_right = |kind: &str| {
+        const HALF: usize = 50;
+        let is_half_right = |kind: &str| {
             let steps: usize = self.taken.iter().filter(|((it, _), _)| it == kind).map(|(_, count)| count).sum();
             let right = self.taken.get(&(kind.to_string(), kind.to_string())).copied().unwrap_or(0);
-            right * 100 >= steps * MOST
+            right * 100 >= steps * HALF
         };
         let right = self.steps - self.wrong;
-        right * 100 >= self.steps * percent && ["decode", "prefill"].into_iter().all(is_mostly_right)
+        right * 100 >= self.steps * percent && ["decode", "prefill"].into_iter().all(is_half_right)
     }
 }
 
