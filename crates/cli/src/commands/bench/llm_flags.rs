@@ -39,11 +39,11 @@ pub(crate) struct LlmArguments {
     model: Option<&'static str>,
 
     /// The time to the first token that servers are to keep to, such as 1s; without this, 1.5 times p99 alone
-    #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration, allow_hyphen_values = true)]
     ttft: Option<Duration>,
 
     /// The time for each further token that servers are to keep to, such as 50ms; without this, 1.25 times p99 alone
-    #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration, allow_hyphen_values = true)]
     tpot: Option<Duration>,
 }
 
@@ -230,6 +230,7 @@ mod tests {
             ("llm-train", "--load 0.5 --rates 3", "cannot be used with"),
             ("llm-train", "--tpot 0ms", "it must be between 1us and 24 hours"),
             ("llm-train", "--ttft 5", "a duration is a number with a unit"),
+            ("llm-train", "--ttft -1s", "a duration is a number with a unit"),
             ("llm-train", "--model 70b", "1b, 8b"),
         ] {
             let error = resolved(scenario, line).unwrap_err();
