@@ -1,5 +1,5 @@
 //! Traces made in code, after what was measured on an H200 with PyTorch: a small inference step, one like that of a model with
-//! 7 billion parameters, and a training loop that fills the GPU.
+//! 7 billion parameters, LLM servers that decode and take prompts in between, and a training loop that fills the GPU.
 
 use crate::trace::{Arrivals, Bound, Class, Gpu, Kernel, Launch, OnSms, Tenant, Trace, VERSION};
 use core::ops::Range;
@@ -53,6 +53,39 @@ pub fn small_beside_training(arrivals: Arrivals) -> Trace {
 #[must_use]
 pub fn decode_beside_training(arrivals: Arrivals) -> Trace {
     beside_training(decode_step(), arrivals)
+}
+
+/// LLM servers with a model of 8 billion parameters that always have requests, beside training or not. A step is a token for
+/// each request that runs (6 ms, bound by memory), and now and then a prompt (about 30 ms, bound by compute): those of different
+/// servers drift past each other.
+#[must_use]
+pub fn llm_servers(servers: usize, with_training: bool) -> Trace {
+    const LAYERS: usize = 32;
+    const MATMULS: usize = 4;
+    let mut kernels = vec![graph("decode-8b", 420, 6_000_000, [102, 105])];
+    let mut matmuls = variants(&mut kernels, "prefill", Bound::Compute, 150_000..310_000);
+    let prompt: Vec<Launch> =
+        (0..LAYERS * MATMULS).map(|_| Launch { kernel: matmuls.next().unwrap_or(0), gap_ns: HOST_NS }).collect();
+    let server = |number: usize| {
+        let tokens = 20 + 7 * number;
+        let mut steps = vec![vec![Launch { kernel: 0, gap_ns: 0 }]; tokens];
+        steps.push(prompt.clone());
+        Tenant {
+            name: format!("llm-{number}"),
+            class: Class::Latency,
+            weight: 100,
+            queue: 1_024,
+            waits: true,
+            steps,
+            arrivals: Some(Arrivals::Pause { pause_ns: 300_000, jitter_ns: 100_000 }),
+            ttft_ns: Some(500_000_000),
+            tpot_ns: None,
+        }
+    };
+    let mut tenants: Vec<Tenant> = (0..servers).map(server).collect();
+    tenants.extend(with_training.then(|| training(&mut kernels)));
+    let gpu = Gpu { name: "H200".to_owned(), sms: SMS };
+    Trace { version: VERSION, gpu, kernels, tenants }
 }
 
 fn beside_training(step: Kernel, arrivals: Arrivals) -> Trace {

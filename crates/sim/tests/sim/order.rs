@@ -171,3 +171,25 @@ fn a_policy_works_without_mps_too() {
         ["time-slicing", "slo-aware"].map(|way| simulator.run(Way::named(way).expect("there is one of that name")));
     assert!(p99(&slo_aware) < p99(&sliced));
 }
+
+/// Nine of ten steps of each server are tokens, or more: the time that they take at most, and all steps of all servers.
+fn tokens(report: &Report) -> (u64, u64) {
+    let slowest = report.latency.iter().map(|server| server.times.p90_ns).max();
+    (slowest.expect("a server"), report.latency.iter().map(|server| server.requests).sum())
+}
+
+#[test]
+fn tokens_keep_their_pace_best_under_tpot_first() {
+    let ways = ["alone", "tpot-first", "throughput", "time-slicing"];
+    for (servers, with_training) in [(1, true), (2, false), (2, true)] {
+        let [alone, tpot_first, throughput, sliced] = reports(&synthetic::llm_servers(servers, with_training), ways);
+        let [(pace, _), (first, steps), (all_at_once, fewer), (by_turns, _)] =
+            [&alone, &tpot_first, &throughput, &sliced].map(tokens);
+        assert!(pace < first && first < all_at_once && first < by_turns, "{servers}: {first} {all_at_once} {by_turns}");
+        assert!(steps > fewer, "{servers}: what is not in each other's way is done sooner: {steps}, {fewer}");
+        if servers == 1 {
+            assert!(tpot_first.latency[0].p99_overhead < 70, "prompts too: {tpot_first:?}");
+            assert!(first * 100 < pace * 107, "{first}, alone {pace}");
+        }
+    }
+}
