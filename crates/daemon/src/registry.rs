@@ -339,6 +339,8 @@ impl Present {
         let state = self.view.read(now);
         let rates = self.history.rates(now, &state, &self.view);
         let phase = Phase::from_number(state.phase);
+        // Nobody waits for the tokens of others.
+        let is_served = self.entry.class == detshare_board::Class::Latency;
         let detshare_board::Objective { p99_ns, ttft_ns, tpot_ns } = self.entry.objective;
         Tenant {
             name: self.name.clone(),
@@ -369,8 +371,8 @@ impl Present {
             mps_client: self.mps_client,
             joined: humantime::format_rfc3339_millis(self.joined).to_string(),
             command: self.command.clone(),
-            phase: (phase != Phase::Unknown).then(|| phase.name().to_string()),
-            pace_ns: (state.pace_ns != 0).then_some(state.pace_ns),
+            phase: (is_served && phase != Phase::Unknown).then(|| phase.name().to_string()),
+            pace_ns: (is_served && state.pace_ns != 0).then_some(state.pace_ns),
             quarantined: self.view.is_quarantined(),
             missed: Missed { p99: rates.missed[0], ttft: rates.missed[1], tpot: rates.missed[2] },
             strained: state.strained,
