@@ -45,7 +45,7 @@ class EncoderSizes:
 
 TRANSFORMER = EncoderSizes(layers=16, width=2048, heads=16, batch=16, length=512)
 SMALL = EncoderSizes(layers=4, width=512, heads=8, batch=8, length=64)
-NARROW = EncoderSizes(layers=8, width=512, heads=8, batch=2, length=64)
+NARROW = EncoderSizes(layers=12, width=256, heads=4, batch=2, length=64)
 TINY = EncoderSizes(layers=2, width=128, heads=8, batch=2, length=16)
 
 IMAGES = {"batch": 64, "size": 224}

@@ -58,7 +58,7 @@ const CHECKS: &str = r#"[
  {"name": "phase_accuracy", "timeout_s": 240,
   "command": ["python3", "phase_accuracy.py", "--detshare", "bin/detshare", "--out", "{out}"]},
  {"name": "tenant_latency", "timed": true, "timeout_s": 120,
-  "command": ["bin/tenant_latency", "--driver", "{driver}", "--shim", "{shim}", "--out", "{out}"]},
+  "command": ["bin/tenant_latency", "--check", "--driver", "{driver}", "--shim", "{shim}", "--out", "{out}"]},
  {"name": "tenants", "timed": true, "timeout_s": 300,
   "command": ["python3", "tenants.py", "--detshare", "bin/detshare", "--out", "{out}"]},
  {"name": "mps_restart", "timed": true, "timeout_s": 90,

@@ -10,8 +10,9 @@
 //! `resume`: a best-effort tenant's launch is held at the gate for a latency tenant (policy `exclusive`), which was
 //! there first, or came while the best-effort tenant had work on the GPU and was itself held until that was done. The
 //! time is from the end of the latency tenant's step, as the watcher sees it in the page and as the tenant itself knows
-//! it when `cuStreamSynchronize` returns, until the held `cuLaunchKernel` has returned. That is the raw time; the net one
-//! is without what the same launch costs when nothing holds it.
+//! it when `cuStreamSynchronize` returns, until the watcher sees in the other page that the hold is over, and until the held
+//! `cuLaunchKernel` has returned, with the driver's part in it. That is the raw time; the net one is without what the same
+//! launch costs in the middle when nothing holds it.
 
 mod board;
 mod child;
@@ -151,6 +152,8 @@ pub(crate) struct Measured {
 pub(crate) struct Resume {
     /// When the step's end was seen by the watcher; nothing where it had no core of its own.
     end_seen: Option<Vec<u64>>,
+    /// When it saw that the hold was over.
+    hold_over_seen: Vec<u64>,
     /// When the latency tenant knew of it.
     end_known: Vec<u64>,
     /// When the best-effort tenant called, and when its launch had returned.
@@ -215,7 +218,7 @@ fn watch_resume(order: Order, arguments: &Arguments, folder: &Path) -> Result<Re
     let page = board.admit(Class::Latency, &mut latency.child)?;
     let mut best_effort = Tenant::start(Role::Held, order, arguments, folder, &words, watches)?;
     let held = board.admit(Class::BestEffort, &mut best_effort.child)?;
-    let mut end_seen = Vec::new();
+    let (mut end_seen, mut hold_over_seen) = (Vec::new(), Vec::new());
     if watches {
         pin(arguments.cores[0])?;
         words::until("the tenants are warm", || words.present.get() > 0)?;
@@ -226,6 +229,8 @@ fn watch_resume(order: Order, arguments: &Arguments, folder: &Path) -> Result<Re
             let is_over = || page.step() != last && !page.step().is_busy();
             words::spin_until("the latency tenant's step is over", is_over)?;
             end_seen.push(clock::now());
+            words::spin_until("the held launch goes on", || !held.is_holding())?;
+            hold_over_seen.push(clock::now());
             words.seen.set(round);
         }
     }
@@ -233,6 +238,7 @@ fn watch_resume(order: Order, arguments: &Arguments, folder: &Path) -> Result<Re
     let state = held.read(clock::now());
     Ok(Resume {
         end_seen: watches.then_some(end_seen),
+        hold_over_seen,
         end_known: numbers(&ahead, "ended")?,
         called: numbers(&held_up, "called")?,
         returned: numbers(&held_up, "returned")?,

@@ -39,7 +39,7 @@ pub(crate) fn of(arguments: &Arguments, measured: Measured) -> Result<Value> {
 }
 
 fn resume(measured: Resume) -> Result<Value> {
-    let Resume { end_seen, end_known, called, returned, unheld, holds, held_ns } = measured;
+    let Resume { end_seen, hold_over_seen, end_known, called, returned, unheld, holds, held_ns } = measured;
     let launch = quantiles(unheld.into_iter().map(signed).collect());
     let own = launch["p50_ns"].as_i64().unwrap_or(0);
     // A launch that comes when the step is over is not held for it, nor one that has returned well before.
@@ -48,16 +48,21 @@ fn resume(measured: Resume) -> Result<Value> {
     let missed = is_held.iter().filter(|held| !**held).count();
     ensure!(holds > 0, "no launch was held: the tenants do not see each other");
     ensure!(missed < called.len(), "none of {missed} launches was held until the other's step was over");
+    let between = |ends: &[u64], afterwards: &[u64]| -> Vec<i64> {
+        let rounds = ends.iter().zip(afterwards).zip(&is_held).filter(|(_, held)| **held);
+        rounds.map(|((end, after), _)| signed(*after) - signed(*end)).collect()
+    };
     let since = |ends: &[u64]| {
-        let rounds = ends.iter().zip(&returned).zip(&is_held).filter(|(_, held)| **held);
-        let raw: Vec<i64> = rounds.map(|((end, returned), _)| signed(*returned) - signed(*end)).collect();
+        let raw = between(ends, &returned);
         let net = raw.iter().map(|raw| raw - own).collect();
         json!({ "raw": quantiles(raw), "net": quantiles(net) })
     };
+    let hold_over = end_seen.as_deref().map(|ends| quantiles(between(ends, &hold_over_seen)));
     Ok(json!({
-        "what": "the end of the latency tenant's step until the held cuLaunchKernel has returned",
+        "what": "the end of the latency tenant's step until the hold is over, and until the held cuLaunchKernel has returned",
         "asked_p99_ns": ASKED_RESUME_NS,
         "judged": if end_seen.is_some() { "since_end_seen" } else { "since_end_known" },
+        "hold_over": hold_over,
         "since_end_seen": end_seen.as_deref().map(since),
         "since_end_known": since(&end_known),
         "unheld_launch": launch,
@@ -118,6 +123,7 @@ pub(crate) fn print(report: &Value) {
             "{title}: {rounds} launches, {missed} of them not held for it and left out; {} holds",
             resume["holds"]
         );
+        row("  the hold is over, since the end was seen", &resume["hold_over"], None);
         for (since, what) in [("since_end_seen", "since the end was seen"), ("since_end_known", "since it was known")] {
             let asked = (resume["judged"].as_str() == Some(since)).then_some(ASKED_RESUME_NS);
             row(&format!("  {what}, raw"), &resume[since]["raw"], None);
