@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 # Seconds.
@@ -29,6 +30,14 @@ KEPT = ("DETSHARE_SHIM", "DETSHARE_DAEMON", "DETSHARE_DRIVER")
 
 class Failed(Exception):
     """A pass cannot go on; what was found so far stays."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a daemon is to be configured with."""
+
+    policy: str = "slo-aware"
+    isolation: str = "process"
 
 
 class DetShare:

@@ -12,22 +12,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
-from daemon_under_test import DetShare, clean_environment
+from daemon_under_test import DetShare, Wanted, clean_environment
 
 ROOT = Path(__file__).resolve().parent
 LIMIT = 200  # seconds, for all of it
 ASKED = 0.98
 FIRST = 50  # steps in which nothing can be known yet
 SHOWN = 20  # of those that were taken for something else
-
-
-@dataclass(frozen=True)
-class Wanted:
-    policy: str = "slo-aware"
-    isolation: str = "process"
 
 
 def main():

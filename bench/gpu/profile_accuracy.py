@@ -13,10 +13,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
-from daemon_under_test import DetShare, clean_environment
+from daemon_under_test import DetShare, Wanted, clean_environment
 
 ROOT = Path(__file__).resolve().parent
 LIMIT = 200  # seconds, for all of it
@@ -64,12 +63,6 @@ for name, count in {**compute, **{name: size << 18 for name, size in memory.item
     found[name] = cupy.cuda.get_elapsed_time(begin, end) * 1e6 / 100
 print(json.dumps(found))
 """
-
-
-@dataclass(frozen=True)
-class Wanted:
-    policy: str = "slo-aware"
-    isolation: str = "process"
 
 
 def main():
