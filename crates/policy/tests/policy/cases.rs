@@ -1,0 +1,254 @@
+//! What is decided where it can be said: one small situation after the other.
+
+use crate::{LADDER, MS, SERVER, TRAINING, decisions, numbered, running, seen};
+use detshare_policy::phase::Phase;
+use detshare_policy::{
+    Bound, Class, Decision, Dial, Lane, Launch, Member, POLICIES, Reason, Rhythm, Verdict, View, at_ease, decide,
+    number,
+};
+
+/// Over some cycles everybody has the turn for a time that goes by its weight.
+#[test]
+fn turns_go_by_weight() {
+    let member = |slot, weight| Member { slot, weight, busy: false, waiting: true, ..TRAINING };
+    let members = [member(3, 100), member(9, 300), member(40, 100)];
+    let mut turns = [0_u32; 64];
+    for now in (0..160_000_000).step_by(10_000) {
+        for (member, _) in running(&decisions("exclusive", now, &members, &[])) {
+            turns[usize::from(member.slot)] += 1;
+        }
+    }
+    assert_eq!((turns[3], turns[9], turns[40]), (3_200, 9_600, 3_200));
+}
+
+#[test]
+fn equals_get_the_middle_split() {
+    let member = |slot, weight| Member { slot, weight, ..TRAINING };
+    let lanes = |members: &[Member]| running(&decisions("fair", 0, members, &LADDER));
+    assert_eq!(
+        lanes(&[member(0, 100), member(1, 100)]).iter().map(|(_, lane)| *lane).collect::<Vec<_>>(),
+        [Lane::Front { split: 3 }, Lane::Rest { split: 3 }]
+    );
+    assert_eq!(lanes(&[member(0, 300), member(1, 100)])[0].1, Lane::Front { split: 4 });
+}
+
+/// What `slo-aware` says of a launch of 300 µs when a step is due in so many microseconds, at a dial in thousandths.
+fn with_step_due(due_us: u64, dial: u16) -> Verdict {
+    let rhythm = Rhythm {
+        due_ns: Some(MS + due_us * 1_000),
+        spread_ns: 20_000,
+        gap_ns: 5 * MS,
+        lasts_ns: MS,
+        ..Rhythm::UNKNOWN
+    };
+    let server = [Member { busy: false, rhythm, ..SERVER }];
+    let launch = Launch { lasts_ns: Some(300_000), bound: Some(Bound::Compute) };
+    decide(numbered("slo-aware"), &launch, &View { dial: Dial::new(dial), ..seen(MS, TRAINING, &server) })
+}
+
+#[test]
+fn a_launch_runs_before_a_step_if_it_will_be_over() {
+    let (well_before, in_the_way) = (800, 100);
+    for dial in [0, 250, 500] {
+        assert_eq!(with_step_due(well_before, dial).decision, Decision::Run(Lane::Full));
+        assert_eq!(with_step_due(in_the_way, dial).reason, Reason::Due);
+    }
+    let Decision::Hold(until) = with_step_due(in_the_way, 250).decision else { panic!("it would be in the way") };
+    let due_ns = MS + in_the_way * 1_000;
+    assert!((due_ns..due_ns + MS).contains(&until.at_ns), "the step is waited for, and not for ever: {until:?}");
+    // The closer it gets, the more is risked at a greater dial.
+    let closest = |dial| (0..2_000).find(|due_us| with_step_due(*due_us, dial).reason != Reason::Due);
+    assert!(closest(0) > closest(250) && closest(250) > closest(500), "{:?} {:?}", closest(0), closest(250));
+    assert_eq!(with_step_due(0, 1_000).reason, Reason::Unbounded);
+}
+
+#[test]
+fn a_split_that_leaves_few_sms_is_for_latency_tenants_that_need_not_share() {
+    const LADDER: &[u32] = &[16, 64, 128];
+    let wide = Lane::Front { split: 2 };
+    let lane = |policy: &str, me: Member, others: &[Member], dial| {
+        let view = View { ladder: LADDER, width: 132, dial: Dial::new(dial), ..seen(0, me, others) };
+        match decide(numbered(policy), &Launch::UNKNOWN, &view).decision {
+            Decision::Run(lane) => Some(lane),
+            Decision::Hold(_) => None,
+        }
+    };
+    for policy in ["slo-aware", "tpot-first"] {
+        assert_eq!(at_ease(numbered(policy), Class::Latency, LADDER, 132), wide);
+        assert_eq!(at_ease(numbered(policy), Class::BestEffort, LADDER, 132), Lane::Full);
+        assert_eq!(at_ease(numbered(policy), Class::Latency, &LADDER[..2], 132), Lane::Full);
+        assert_eq!(lane(policy, SERVER, &[TRAINING], 250), Some(wide));
+        // Its rest is no lane for anybody.
+        assert_eq!(lane(policy, TRAINING, &[SERVER], 800), Some(Lane::Rest { split: 1 }));
+    }
+    assert_eq!(at_ease(numbered("exclusive"), Class::Latency, LADDER, 132), Lane::Full);
+    assert!(matches!(lane("fair", SERVER, &[TRAINING], 250), Some(Lane::Front { split: 1 } | Lane::Rest { split: 1 })));
+}
+
+/// A server whose steps make use of so many thousandths of the GPU, and of what beside it a training decides.
+fn with_needs(needs: u32, dial: u16) -> [Verdict; 2] {
+    let rhythm = Rhythm { due_ns: None, spread_ns: 0, gap_ns: 5 * MS, lasts_ns: 10 * MS, needs, ..Rhythm::UNKNOWN };
+    let server = Member { rhythm, ..SERVER };
+    [(server, TRAINING), (TRAINING, server)].map(|(me, other)| {
+        let others = [other];
+        let view = View { dial: Dial::new(dial), ..seen(MS, me, &others) };
+        decide(numbered("slo-aware"), &Launch { lasts_ns: Some(300_000), bound: None }, &view)
+    })
+}
+
+#[test]
+fn beside_steps_that_leave_most_of_the_gpu_idle_others_have_the_rest() {
+    for (needs, split) in [(1, 1), (120, 1), (242, 1), (243, 2), (250, 2)] {
+        let [serve, train] = with_needs(needs, 250);
+        assert_eq!((serve.decision, serve.reason), (Decision::Run(Lane::Front { split }), Reason::Apart), "{needs}");
+        assert_eq!((train.decision, train.reason), (Decision::Run(Lane::Rest { split }), Reason::Beside), "{needs}");
+    }
+    for (needs, dial) in [(251, 250), (Rhythm::ALL, 250), (100, 99)] {
+        let [serve, train] = with_needs(needs, dial);
+        assert_eq!((serve.decision, train.reason), (Decision::Run(Lane::Full), Reason::Busy), "{needs} at {dial}");
+    }
+    let [serve, train] = with_needs(100, 1_000);
+    assert_eq!((serve.decision, train.reason), (Decision::Run(Lane::Full), Reason::Unbounded));
+}
+
+/// A server that needs all of the GPU has it, whoever else is there.
+#[test]
+fn who_needs_all_of_the_gpu_is_made_way_for_beside_one_who_does_not() {
+    let idle = Member { slot: 2, rhythm: Rhythm { needs: 100, ..Rhythm::UNKNOWN }, ..SERVER };
+    let launch = Launch { lasts_ns: Some(300_000), bound: None };
+    let beside = |others: &[Member]| decide(numbered("slo-aware"), &launch, &seen(MS, TRAINING, others)).reason;
+    assert_eq!((beside(&[idle, SERVER]), beside(&[idle])), (Reason::Busy, Reason::Beside));
+}
+
+/// Two LLM servers and a training, and what `tpot-first` says to each: the first decodes, the second is in that phase.
+fn beside_decoding(phase: Phase, tpot_ns: Option<u64>) -> [Verdict; 3] {
+    let rhythm = Rhythm { phase: Phase::Decode, pace_ns: 4 * MS, begun_ns: 90 * MS, ..Rhythm::UNKNOWN };
+    let decoding = Member { slot: 1, rhythm, tpot_ns, ..SERVER };
+    let second = Member { slot: 2, rhythm: Rhythm { phase, ..rhythm }, ttft_ns: Some(40 * MS), ..decoding };
+    let training = Member { busy: false, ..TRAINING };
+    let all = [decoding, second, training];
+    core::array::from_fn(|me| {
+        let others: Vec<Member> = (0..3).filter(|other| *other != me).map(|other| all[other]).collect();
+        decide(
+            numbered("tpot-first"),
+            &Launch { lasts_ns: Some(300_000), bound: None },
+            &seen(100 * MS, all[me], &others),
+        )
+    })
+}
+
+#[test]
+fn tokens_and_others_prompts_have_half_of_the_sms_each() {
+    let [decoding, prefill, training] = beside_decoding(Phase::Prefill, None);
+    assert_eq!(decoding.decision, Decision::Run(Lane::Front { split: 3 }));
+    assert_eq!(prefill.decision, Decision::Run(Lane::Rest { split: 3 }));
+    assert_eq!(training.reason, Reason::Busy, "it waits for both");
+    // Two that decode take what they need of the bandwidth, each on all SMs.
+    let [one, other, _] = beside_decoding(Phase::Decode, None);
+    assert_eq!((one.decision, other.decision), (Decision::Run(Lane::Full), Decision::Run(Lane::Full)));
+    let [one, other, _] = beside_decoding(Phase::Unknown, None);
+    assert_eq!((one.decision, other.decision), (Decision::Run(Lane::Full), Decision::Run(Lane::Full)));
+}
+
+#[test]
+fn a_prompt_whose_first_token_is_late_has_all_sms() {
+    let rhythm = Rhythm { phase: Phase::Prefill, begun_ns: 100 * MS, ..Rhythm::UNKNOWN };
+    let prefill = Member { slot: 2, rhythm, ttft_ns: Some(40 * MS), ..SERVER };
+    let decoding = [Member { rhythm: Rhythm { phase: Phase::Decode, ..Rhythm::UNKNOWN }, ..SERVER }];
+    let at = |now_ns| decide(numbered("tpot-first"), &Launch::UNKNOWN, &seen(now_ns, prefill, &decoding)).decision;
+    assert_eq!(at(119 * MS), Decision::Run(Lane::Rest { split: 3 }));
+    assert_eq!(at(121 * MS), Decision::Run(Lane::Full));
+}
+
+/// Who makes way when objectives are missed: best-effort tenants first, then latency tenants by weight.
+#[test]
+fn who_misses_its_objectives_is_made_way_for_in_order() {
+    let say = |policy: &str, me: Member, others: &[Member], bound| {
+        let launch = Launch { lasts_ns: Some(300_000), bound };
+        decide(numbered(policy), &launch, &View { dial: Dial::new(800), ..seen(100 * MS, me, others) })
+    };
+    let strained = Member { strained: true, weight: 200, ..SERVER };
+    let few = Decision::Run(Lane::Rest { split: 4 });
+    for policy in ["slo-aware", "tpot-first"] {
+        assert_eq!(say(policy, TRAINING, &[SERVER], None).decision, few);
+        assert_eq!(say(policy, TRAINING, &[strained], None).reason, Reason::Busy, "nothing is risked any more");
+        let lighter = Member { slot: 3, weight: 100, ..SERVER };
+        let verdict = say(policy, lighter, &[strained], None);
+        assert_eq!((verdict.decision, verdict.reason), (Decision::Run(Lane::Rest { split: 3 }), Reason::Yields));
+        for (heavier, other) in [(strained, lighter), (Member { weight: 200, ..lighter }, strained)] {
+            assert_eq!(say(policy, heavier, &[other], None).decision, Decision::Run(Lane::Full));
+        }
+        let idle = Member { busy: false, ..strained };
+        assert_eq!(say(policy, lighter, &[idle], None).decision, Decision::Run(Lane::Full));
+    }
+    // Tokens have time beside what SMs bind, not beside what memory binds as it does them.
+    let rhythm = Rhythm { phase: Phase::Decode, pace_ns: 4 * MS, ..Rhythm::UNKNOWN };
+    let decoding = Member { rhythm, tpot_ns: Some(20 * MS), ..SERVER };
+    let beside = |bound| say("tpot-first", TRAINING, &[decoding], bound).decision;
+    assert_eq!(beside(Some(Bound::Compute)), Decision::Run(Lane::Rest { split: 3 }));
+    assert_eq!(beside(Some(Bound::Memory)), few);
+}
+
+#[test]
+fn where_tokens_have_time_training_has_half_of_the_sms() {
+    let [decoding, other, training] = beside_decoding(Phase::Decode, Some(8 * MS));
+    assert_eq!(training.decision, Decision::Run(Lane::Rest { split: 3 }));
+    assert_eq!(
+        (decoding.decision, other.decision),
+        (Decision::Run(Lane::Full), Decision::Run(Lane::Full)),
+        "it is idle now"
+    );
+    let [_, _, training] = beside_decoding(Phase::Decode, Some(8 * MS - 1));
+    assert_eq!(training.reason, Reason::Busy, "they need more than half of what they have");
+    let [_, _, training] = beside_decoding(Phase::Prefill, Some(8 * MS));
+    assert_eq!(training.reason, Reason::Busy, "a prompt waits for nobody");
+}
+
+#[test]
+fn a_step_that_does_not_come_is_not_waited_for() {
+    let rhythm = Rhythm { due_ns: Some(MS), spread_ns: 20_000, gap_ns: 5 * MS, lasts_ns: MS, ..Rhythm::UNKNOWN };
+    let server = [Member { busy: false, rhythm, ..SERVER }];
+    let launch = Launch { lasts_ns: Some(300_000), bound: None };
+    let at = |now_ns| decide(numbered("slo-aware"), &launch, &seen(now_ns, TRAINING, &server)).decision;
+    assert!(matches!(at(MS + 10_000), Decision::Hold(_)), "it is a little late");
+    assert_eq!(at(4 * MS), Decision::Run(Lane::Full));
+}
+
+#[test]
+fn beside_a_step_runs_what_the_dial_allows_and_on_few_sms() {
+    let decided = |bound, dial, ladder| {
+        let launch = Launch { lasts_ns: Some(300_000), bound };
+        let view = View { dial: Dial::new(dial), ladder, ..seen(MS, TRAINING, &[SERVER]) };
+        decide(numbered("slo-aware"), &launch, &view)
+    };
+    let beside = Decision::Run(Lane::Rest { split: 4 });
+    for bound in [None, Some(Bound::Memory), Some(Bound::Compute)] {
+        assert_eq!(decided(bound, 499, &LADDER[..]).reason, Reason::Busy);
+        assert_eq!(decided(bound, 750, &LADDER[..]).decision, beside);
+        assert_eq!(decided(bound, 999, &[]).reason, Reason::Busy, "without lanes there is no beside");
+        assert_eq!(decided(bound, 1_000, &[]).decision, Decision::Run(Lane::Full));
+    }
+    assert_eq!(decided(Some(Bound::Compute), 500, &LADDER[..]).decision, beside);
+    assert_eq!(decided(Some(Bound::Memory), 749, &LADDER[..]).reason, Reason::Busy);
+    assert_eq!(decided(None, 749, &LADDER[..]).reason, Reason::Busy, "nobody knows what it needs");
+}
+
+#[test]
+fn an_unknown_policy_holds_nobody() {
+    let me = Member { waiting: true, ..TRAINING };
+    let others = [SERVER];
+    let verdict = decide(u32::MAX, &Launch::UNKNOWN, &seen(5, me, &others));
+    assert_eq!((verdict.decision, verdict.reason), (Decision::Run(Lane::Full), Reason::NoPolicy));
+}
+
+#[test]
+fn reasons_have_numbers_and_policies_names_of_their_own() {
+    for (place, reason) in Reason::ALL.into_iter().enumerate() {
+        assert_eq!(usize::from(reason.number()), place + 1);
+        assert_eq!(Reason::from_number(reason.number()), Some(reason));
+    }
+    assert_eq!((Reason::from_number(0), Reason::from_number(u8::MAX)), (None, None));
+    for (place, policy) in POLICIES.iter().enumerate() {
+        assert_eq!(number(policy.name), u32::try_from(place).ok());
+    }
+}
