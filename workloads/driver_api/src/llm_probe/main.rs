@@ -16,7 +16,6 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 #[derive(Parser)]
 #[command(about = "An LLM server in small, whose tokens are decided by its options")]
@@ -36,9 +35,6 @@ struct Arguments {
     /// Answers have up to so many tokens
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=1024))]
     longest_output: u32,
-    /// How long it does nothing after each step, in microseconds
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=10_000_000))]
-    pause_us: u64,
     /// File for a line of JSON for each step: its kind, and when it began and ended by the monotonic clock, in nanoseconds
     #[arg(long)]
     log: Option<PathBuf>,
@@ -164,9 +160,6 @@ impl<'a> Server<'a> {
             }
             self.steps += 1;
             self.let_go();
-            if self.arguments.pause_us > 0 {
-                std::thread::sleep(Duration::from_micros(self.arguments.pause_us));
-            }
         }
         Ok(())
     }
