@@ -9,6 +9,7 @@ use crate::handle::{self, Table};
 use crate::memory;
 use crate::sm::Lane;
 use crate::stream::{self, Stream};
+use crate::system::System;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use detshare_cuda::types::CUresult;
 use std::cell::RefCell;
@@ -38,6 +39,8 @@ pub(crate) struct Context {
     streams: Mutex<Streams>,
     /// Device memory that goes when the context goes.
     pub(crate) allocations: Mutex<HashSet<u64>>,
+    /// What its kernels print to and allocate from.
+    pub(crate) system: Arc<System>,
     /// By limit.
     pub(crate) limits: Mutex<HashMap<u32, usize>>,
     destroyed: AtomicBool,
@@ -74,7 +77,7 @@ impl Drop for ThreadStreams {
 }
 
 impl Context {
-    pub(crate) fn new(kind: Kind, flags: u32, lane: Arc<Lane>, fate: Arc<Fate>) -> Arc<Self> {
+    pub(crate) fn new(kind: Kind, flags: u32, lane: Arc<Lane>, fate: Arc<Fate>, system: Arc<System>) -> Arc<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let context = Arc::new(Self {
             handle: handle::new(),
@@ -85,6 +88,7 @@ impl Context {
             lane,
             streams: Mutex::default(),
             allocations: Mutex::default(),
+            system,
             limits: Mutex::default(),
             destroyed: AtomicBool::new(false),
         });
@@ -228,7 +232,7 @@ pub(crate) fn retain_primary() -> Arc<Context> {
     let mut primary = primary();
     primary.retained += 1;
     let flags = primary.flags;
-    let make = || Context::new(Kind::Primary, flags, Arc::new(Lane::full()), Arc::default());
+    let make = || Context::new(Kind::Primary, flags, Arc::new(Lane::full()), Arc::default(), System::new());
     Arc::clone(primary.context.get_or_insert_with(make))
 }
 

@@ -144,6 +144,8 @@ fn copy(action: Box<dyn FnOnce() + Send>, done: &Arc<Done>) {
 fn call_host(function: impl FnOnce() + Send + 'static, done: &Arc<Done>) {
     static HOST: LazyLock<Mutex<Sender<Task>>> = LazyLock::new(|| worker("host"));
     let function = move || {
+        // What kernels before it have printed comes first.
+        crate::system::flush();
         IN_HOST_FUNCTION.set(true);
         function();
         IN_HOST_FUNCTION.set(false);

@@ -7,7 +7,7 @@
 //! * `op`, `program`: instructions and functions as they are run. `decode` makes them.
 //! * `warp`, `control`, `block`: who runs when. `collective`: what the lanes of a warp do together.
 //! * `lanes`, `compute`, `integer`, `float`, `soft`, `compare`, `convert`, `special`: what registers hold.
-//! * `access`, `atomic`: memory.
+//! * `access`, `atomic`: memory. `system`: functions that the system brings.
 
 mod access;
 mod atomic;
@@ -26,10 +26,11 @@ mod op;
 mod program;
 mod soft;
 mod special;
+mod system;
 #[cfg(test)]
 mod tests;
 mod warp;
 
 pub(crate) use block::Block;
-pub(crate) use decode::decode;
+pub(crate) use decode::{DecodeError, decode};
 pub(crate) use program::{Image, Kernel};

@@ -12,6 +12,7 @@
 //! * `engine`: work in order. Everything that a stream runs is a job with the completions that it waits for;
 //!   streams, events and the legacy stream's implicit order are nothing but such dependencies.
 //! * `exec`: kernels, decoded once from PTX and run a warp at a time.
+//! * `system`: what kernels ask for while they run: printing, memory, values for graphs.
 //! * `memory`: device memory. Device addresses are host addresses of one large reserved range.
 //! * `sm`: the device's SMs, in memory that all processes of the user share, each busy for the modelled time of
 //!   the blocks that run on it.
@@ -36,5 +37,6 @@ mod module;
 mod operation;
 mod sm;
 mod stream;
+mod system;
 
 pub use exports::SUPPORTED;

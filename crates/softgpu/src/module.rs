@@ -3,7 +3,7 @@
 use crate::boundary::{Outcome, log};
 use crate::context::Context;
 use crate::exec::interface::Global;
-use crate::exec::{self, Image, Kernel};
+use crate::exec::{self, DecodeError, Image, Kernel};
 use crate::handle::{self, Table};
 use crate::{fatbin, memory};
 use core::ffi::c_void;
@@ -95,8 +95,11 @@ impl Module {
                 memory::free(*address);
             }
             log(format_args!("PTX that cannot be loaded: {error}"));
-            let code =
-                if out_of_memory { CUresult::CUDA_ERROR_OUT_OF_MEMORY } else { CUresult::CUDA_ERROR_INVALID_PTX };
+            let code = match error {
+                _ if out_of_memory => CUresult::CUDA_ERROR_OUT_OF_MEMORY,
+                DecodeError::NotSupported { .. } => CUresult::CUDA_ERROR_NOT_SUPPORTED,
+                _ => CUresult::CUDA_ERROR_INVALID_PTX,
+            };
             (code, format!("ptxas error: {error}"))
         })?;
         let module = Arc::new(Self { handle: handle::new(), context, image, functions: Mutex::default(), allocations });

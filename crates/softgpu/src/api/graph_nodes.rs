@@ -49,7 +49,7 @@ pub(super) unsafe fn kernel_content(parameters: *const CUDA_KERNEL_NODE_PARAMS) 
         parameters: it.kernelParams,
         extra: it.extra,
     };
-    let shape = shape(&function, &wanted)?;
+    let shape = shape(&function, &wanted, &context)?;
     Ok(Content::Operation(Operation::Kernel(KernelLaunch {
         function,
         shape,

@@ -2,7 +2,7 @@
 
 use super::require;
 use crate::boundary::{Outcome, log};
-use crate::context;
+use crate::context::{self, Context};
 use crate::device;
 use crate::exec::interface::Shape;
 use crate::module::{self, Function};
@@ -27,7 +27,7 @@ pub(super) struct Wanted {
 }
 
 /// Checks the launch as a driver does and takes a copy of its arguments.
-pub(super) unsafe fn shape(function: &Function, wanted: &Wanted) -> Outcome<Arc<Shape>> {
+pub(super) unsafe fn shape(function: &Function, wanted: &Wanted, context: &Context) -> Outcome<Arc<Shape>> {
     let properties = &function.kernel.properties;
     let within = |size: [u32; 3], most: [u32; 3]| size.iter().zip(most).all(|(size, most)| (1..=most).contains(size));
     require(within(wanted.grid, device::MOST_GRID) && within(wanted.block, device::MOST_BLOCK))?;
@@ -41,6 +41,7 @@ pub(super) unsafe fn shape(function: &Function, wanted: &Wanted) -> Outcome<Arc<
         log(format_args!("{}: line {line}: {instruction} is not supported", properties.name));
         return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
     }
+    context.system.expect(properties.system);
     static NEXT_GRID: AtomicU64 = AtomicU64::new(1);
     Ok(Arc::new(Shape {
         grid: wanted.grid,
@@ -49,6 +50,7 @@ pub(super) unsafe fn shape(function: &Function, wanted: &Wanted) -> Outcome<Arc<
         parameters: parameters(function, wanted)?,
         grid_id: NEXT_GRID.fetch_add(1, Ordering::Relaxed),
         sm_count: device::settings().sms,
+        system: Arc::clone(&context.system),
     }))
 }
 
@@ -112,7 +114,7 @@ unsafe fn launch(
     context::healthy()?;
     let function = module::find_function(function)?;
     let stream = stream::find(stream)?;
-    let shape = shape(&function, wanted)?;
+    let shape = shape(&function, wanted, &stream.context)?;
     if cooperative {
         check_cooperative(&function, &shape, &stream)?;
     }

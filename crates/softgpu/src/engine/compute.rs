@@ -201,6 +201,7 @@ fn code(kind: FaultKind) -> CUresult {
         FaultKind::MisalignedAddress => CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
         FaultKind::InvalidProgramCounter => CUresult::CUDA_ERROR_INVALID_PC,
         FaultKind::StackOverflow => CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR,
+        FaultKind::Assert => CUresult::CUDA_ERROR_ASSERT,
         FaultKind::Trap | FaultKind::Deadlock => CUresult::CUDA_ERROR_LAUNCH_FAILED,
     }
 }

@@ -2,8 +2,10 @@
 //! with.
 
 mod kinds;
+mod system;
 
 pub(super) use kinds::*;
+pub(super) use system::{SystemCall, SystemFunction};
 
 /// A register's place in its bank.
 pub(super) type Slot = u32;
@@ -340,8 +342,7 @@ pub(super) enum Op {
     Return,
     Exit,
     Trap,
-    /// `__assertfail`.
-    AssertFail,
+    System(Box<SystemCall>),
     Sleep {
         a: Slot,
     },

@@ -27,6 +27,7 @@ mod graph;
 mod graph_exec;
 mod green_context;
 mod host_functions;
+mod kernel_calls;
 mod launch;
 mod library;
 mod memory;
@@ -54,7 +55,7 @@ type Outcome = Result<()>;
 type Test = (&'static str, fn(&Driver) -> Outcome);
 
 /// One table for each file, the most ordinary behaviour first.
-const TABLES: [&[Test]; 21] = [
+const TABLES: [&[Test]; 22] = [
     device::TESTS,
     context::TESTS,
     memory::TESTS,
@@ -65,6 +66,7 @@ const TABLES: [&[Test]; 21] = [
     stream_order::TESTS,
     event::TESTS,
     host_functions::TESTS,
+    kernel_calls::TESTS,
     library::TESTS,
     occupancy::TESTS,
     graph::TESTS,
