@@ -1,5 +1,7 @@
 //! Values that kernels set and conditional nodes of graphs look at.
 
+#![allow(dead_code, reason = "conditional nodes make them")]
+
 use crate::handle::{self, Table};
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
