@@ -272,7 +272,8 @@ mod tests {
                 _ => (texts.as_slice(), address - TEXTS),
             };
             let end = part.len() as u64 == offset && address < VALUES;
-            part.get(offset as usize).copied().or(end.then_some(0)).ok_or(BadAddress(address))
+            let found = usize::try_from(offset).ok().and_then(|at| part.get(at)).copied();
+            found.or(end.then_some(0)).ok_or(BadAddress(address))
         };
         let (text, count) = format(1, VALUES, 1 << 20, &mut memory).expect("all values are there");
         (String::from_utf8(text).expect("text"), count)
