@@ -23,8 +23,15 @@ mod event;
 mod external_semaphore;
 mod function;
 mod graph;
+mod graph_any;
+mod graph_attributes;
+mod graph_conditional;
+mod graph_edges;
 mod graph_executable;
+mod graph_memory;
 mod graph_nodes;
+mod graph_objects;
+mod graph_waits;
 mod green_context;
 mod init;
 mod launch;
@@ -39,9 +46,10 @@ mod stream;
 mod stream_memory;
 
 pub(crate) use self::{
-    capture::*, context::*, copy::*, device::*, event::*, external_semaphore::*, function::*, graph::*,
-    graph_executable::*, graph_nodes::*, green_context::*, init::*, launch::*, library::*, link::*, memory::*,
-    memset::*, module::*, occupancy::*, pool::*, stream::*, stream_memory::*,
+    capture::*, context::*, copy::*, device::*, event::*, external_semaphore::*, function::*, graph::*, graph_any::*,
+    graph_attributes::*, graph_conditional::*, graph_edges::*, graph_executable::*, graph_memory::*, graph_nodes::*,
+    graph_objects::*, graph_waits::*, green_context::*, init::*, launch::*, library::*, link::*, memory::*, memset::*,
+    module::*, occupancy::*, pool::*, stream::*, stream_memory::*,
 };
 
 use crate::boundary::Outcome;

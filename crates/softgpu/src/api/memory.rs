@@ -58,6 +58,9 @@ pub(crate) unsafe fn cuMemFree_v2(address: CUdeviceptr) -> Outcome {
     capture::forbid_unsafe_call()?;
     require(memory::device_range(address.0).is_some_and(|(start, _)| start == address.0))?;
     let result = context.synchronise();
+    if crate::graph::memory::release(address.0)? {
+        return result;
+    }
     context.allocations.lock().expect("no panic while it is held").remove(&address.0);
     memory::free(address.0);
     result

@@ -3,7 +3,7 @@
 use super::{as_pointer, device::only, require};
 use crate::boundary::{Outcome, give};
 use crate::context;
-use crate::graph::{Content, GraphMemory, capture};
+use crate::graph;
 use crate::handle::{self, Table};
 use crate::memory;
 use crate::operation::Operation;
@@ -172,13 +172,15 @@ pub(crate) unsafe fn cuMemAllocFromPoolAsync(
     if bytes == 0 {
         return give(address, CUdeviceptr_v2(0));
     }
+    if let Some(allocated) = graph::memory::allocate_in_capture(&stream, bytes)? {
+        return give(address, CUdeviceptr_v2(allocated));
+    }
     let allocated = memory::allocate(bytes as u64).ok_or(CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
     let mut used = found.used.lock().expect("no panic while it is held");
     used.now += bytes as u64;
     used.most = used.most.max(used.now);
     used.reserved = used.reserved.max(used.now);
     ORIGINS.lock().expect("no panic while it is held").insert(allocated, (pool.0.addr(), bytes as u64));
-    capture::add(&stream, || Content::Allocate(GraphMemory::new(allocated)))?;
     give(address, CUdeviceptr_v2(allocated))
 }
 
@@ -192,6 +194,9 @@ pub(crate) unsafe fn cuMemFreeAsync(address: CUdeviceptr, stream: CUstream) -> O
     let stream = stream::find(stream)?;
     if address.0 == 0 {
         return Ok(());
+    }
+    if stream.capturing().is_none() && graph::memory::release(address.0)? {
+        return stream.perform(Operation::Nothing);
     }
     require(memory::device_range(address.0).is_some_and(|(start, _)| start == address.0))?;
     if let Some((pool, bytes)) = ORIGINS.lock().expect("no panic while it is held").remove(&address.0)

@@ -24,7 +24,11 @@ mod errors;
 mod event;
 mod external_semaphore;
 mod graph;
+mod graph_conditional;
+mod graph_edges;
 mod graph_exec;
+mod graph_memory;
+mod graph_update;
 mod green_context;
 mod host_functions;
 mod kernel_calls;
@@ -39,6 +43,7 @@ mod proc_address;
 mod stream;
 mod stream_memory;
 mod stream_order;
+mod user_object;
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -55,7 +60,7 @@ type Outcome = Result<()>;
 type Test = (&'static str, fn(&Driver) -> Outcome);
 
 /// One table for each file, the most ordinary behaviour first.
-const TABLES: [&[Test]; 22] = [
+const TABLES: [&[Test]; 27] = [
     device::TESTS,
     context::TESTS,
     memory::TESTS,
@@ -71,6 +76,11 @@ const TABLES: [&[Test]; 22] = [
     occupancy::TESTS,
     graph::TESTS,
     graph_exec::TESTS,
+    graph_update::TESTS,
+    graph_edges::TESTS,
+    graph_memory::TESTS,
+    graph_conditional::TESTS,
+    user_object::TESTS,
     capture::TESTS,
     pool::TESTS,
     stream_memory::TESTS,
