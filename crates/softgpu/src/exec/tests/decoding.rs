@@ -148,5 +148,8 @@ fn a_launch_from_a_kernel_is_refused_with_its_line() {
     let Some(DecodeError::NotSupported { text, line, reason }) = try_image(&[&source]).err() else {
         panic!("it was decoded")
     };
-    assert!(text.contains("cudaDeviceSynchronize") && line == 5 && reason.contains("kernels"), "{line}: {text}: {reason}");
+    assert!(
+        text.contains("cudaDeviceSynchronize") && line == 5 && reason.contains("kernels"),
+        "{line}: {text}: {reason}"
+    );
 }
