@@ -36,5 +36,6 @@ mod module;
 mod operation;
 mod sm;
 mod stream;
+pub mod unsupported;
 
 pub use exports::SUPPORTED;
