@@ -10,6 +10,7 @@
 mod atomics;
 mod basics;
 mod calls;
+mod checks;
 mod collectives;
 mod conversions;
 mod decoding;
@@ -32,6 +33,10 @@ fn image(source: &str) -> Image {
 }
 
 fn try_image(sources: &[&str]) -> Result<Image, decode::DecodeError> {
+    decoded(sources, false)
+}
+
+fn decoded(sources: &[&str], check: bool) -> Result<Image, decode::DecodeError> {
     let modules: Vec<_> = sources
         .iter()
         .map(|source| (detshare_ptx::parse(source).unwrap_or_else(|error| panic!("{error}\n{source}")), *source))
@@ -40,7 +45,7 @@ fn try_image(sources: &[&str]) -> Result<Image, decode::DecodeError> {
         let words = usize::try_from(placement.size.div_ceil(16)).ok()? + 1;
         Some(vec![0u128; words].leak().as_mut_ptr().expose_provenance() as u64)
     };
-    decode(&modules, &mut place)
+    decode(&modules, &mut place, check)
 }
 
 /// A module with one kernel named `k` whose parameters are the addresses `out` and `in`, which are in `%out` and
