@@ -11,6 +11,8 @@ mod control;
 mod data;
 mod error;
 mod float;
+#[cfg(test)]
+mod forms;
 mod link;
 mod memory;
 mod modifiers;
