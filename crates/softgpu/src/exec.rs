@@ -36,5 +36,5 @@ mod warp;
 
 pub(crate) use block::Block;
 pub(crate) use check::{Finding, FindingKind};
-pub(crate) use decode::decode;
+pub(crate) use decode::{decode, decode_checked};
 pub(crate) use program::{Image, Kernel};

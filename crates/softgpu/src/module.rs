@@ -77,22 +77,19 @@ impl Module {
         }
         let mut allocations = Vec::new();
         let mut out_of_memory = false;
-        let decoded = exec::decode(
-            &parsed,
-            &mut |placement| {
-                let address = memory::allocate(placement.size.max(placement.align));
-                if address.is_none() {
-                    log(format_args!("no device memory for {} ({} bytes)", placement.name, placement.size));
-                    out_of_memory = true;
-                }
-                allocations.extend(address);
-                if let Some(address) = address.filter(|_| placement.constant) {
-                    memory::add_constant(address, placement.size);
-                }
-                address
-            },
-            crate::device::settings().check.is_some(),
-        );
+        let decode = if crate::device::settings().check.is_some() { exec::decode_checked } else { exec::decode };
+        let decoded = decode(&parsed, &mut |placement| {
+            let address = memory::allocate(placement.size.max(placement.align));
+            if address.is_none() {
+                log(format_args!("no device memory for {} ({} bytes)", placement.name, placement.size));
+                out_of_memory = true;
+            }
+            allocations.extend(address);
+            if let Some(address) = address.filter(|_| placement.constant) {
+                memory::add_constant(address, placement.size);
+            }
+            address
+        });
         let image = decoded.map_err(|error| {
             for address in &allocations {
                 memory::remove_constant(*address);

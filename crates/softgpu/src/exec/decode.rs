@@ -35,8 +35,23 @@ use std::sync::Arc;
 /// Decodes modules that were linked together, each with its source.
 ///
 /// `place` gives memory for each variable. The variables hold their initial values afterwards: the returned
-/// addresses are written to. Where it is to be checked, every instruction that touches memory tells the checker.
+/// addresses are written to.
 pub(crate) fn decode(
+    modules: &[(Module, &str)],
+    place: &mut dyn FnMut(&Placement<'_>) -> Option<u64>,
+) -> Result<Image, DecodeError> {
+    decode_as_asked(modules, place, false)
+}
+
+/// As [`decode`], with every instruction that touches memory seen by the checker.
+pub(crate) fn decode_checked(
+    modules: &[(Module, &str)],
+    place: &mut dyn FnMut(&Placement<'_>) -> Option<u64>,
+) -> Result<Image, DecodeError> {
+    decode_as_asked(modules, place, true)
+}
+
+fn decode_as_asked(
     modules: &[(Module, &str)],
     place: &mut dyn FnMut(&Placement<'_>) -> Option<u64>,
     check: bool,

@@ -117,7 +117,7 @@ fn what_is_missing_or_twice_there_is_an_error() {
     let none = |_: &Placement<'_>| None;
     let source = with_header(".global .u32 v;");
     let modules = [(detshare_ptx::parse(&source).unwrap(), source.as_str())];
-    let error = decode(&modules, &mut { none }, false).err();
+    let error = decode(&modules, &mut { none }).err();
     assert_eq!(error, Some(DecodeError::NoMemory { name: "v".into(), size: 4 }));
 }
 
