@@ -34,6 +34,7 @@ mod graph_objects;
 mod graph_waits;
 mod green_context;
 mod init;
+mod jit;
 mod launch;
 mod library;
 mod link;

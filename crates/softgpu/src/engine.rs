@@ -45,6 +45,9 @@ impl Fate {
     }
 }
 
+/// More work: how things went so far, and what to complete when it is over.
+type Expansion = dyn FnOnce(Result<(), CUresult>, Arc<Done>) + Send;
+
 /// What a job does.
 pub(crate) enum Work {
     /// Nothing: it is there for its completion.
@@ -56,7 +59,7 @@ pub(crate) enum Work {
     /// Calls the program; it is told whether the work before it went well.
     Host(Box<dyn FnOnce(Result<(), CUresult>) + Send>),
     /// Goes on with more work, and completes what it is given when that is over; it is told how things went so far.
-    Expand(Box<dyn FnOnce(Result<(), CUresult>, Arc<Done>) + Send>),
+    Expand(Box<Expansion>),
     /// Waits until this says so.
     Until(Box<dyn FnMut() -> bool + Send>),
 }
@@ -157,11 +160,7 @@ fn call_host(function: impl FnOnce() + Send + 'static, done: &Arc<Done>) {
 }
 
 /// On a thread of its own: what it starts may be over at once and start it again, without end.
-fn expand(
-    function: Box<dyn FnOnce(Result<(), CUresult>, Arc<Done>) + Send>,
-    healthy: Result<(), CUresult>,
-    done: Arc<Done>,
-) {
+fn expand(function: Box<Expansion>, healthy: Result<(), CUresult>, done: Arc<Done>) {
     static EXPANSIONS: LazyLock<Mutex<Sender<Task>>> = LazyLock::new(|| worker("graph"));
     let task: Task = Box::new(move || function(healthy, done));
     EXPANSIONS.lock().expect("no panic while it is held").send(task).expect("the thread never ends");

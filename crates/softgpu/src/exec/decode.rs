@@ -89,7 +89,7 @@ fn decode_as_asked(
     // The host finds a module's internal variables too, as with a GPU's driver; a function's own it does not.
     for datum in linked.data.iter().filter(|datum| !datum.inner) {
         let visible = datum.variable.linkage != Linkage::Internal;
-        let global = Global { address: datum.address, size: datum.size };
+        let global = Global { address: datum.address, size: datum.size, managed: datum.is_managed() };
         // The visible one of two with the same name.
         match globals.entry(datum.declarator.name.clone()) {
             std::collections::hash_map::Entry::Vacant(entry) => {

@@ -27,6 +27,8 @@ pub(crate) struct Global {
     pub(crate) address: u64,
     /// In bytes.
     pub(crate) size: u64,
+    /// Whether it is declared as managed: the host's as much as the device's.
+    pub(crate) managed: bool,
 }
 
 /// One parameter of a kernel in its parameter buffer.

@@ -22,6 +22,11 @@ pub(crate) struct Semaphores {
     pub(crate) uses: Uses,
 }
 
+// SAFETY: the program's handles and numbers, which are never followed here.
+unsafe impl Send for Semaphores {}
+// SAFETY: as above.
+unsafe impl Sync for Semaphores {}
+
 /// What is done with each.
 pub(crate) enum Uses {
     Signal(Box<[CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS]>),

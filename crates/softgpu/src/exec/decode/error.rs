@@ -64,6 +64,28 @@ impl core::fmt::Display for DecodeError {
     }
 }
 
+impl DecodeError {
+    /// Where in the source it is, if in code.
+    pub(crate) fn line(&self) -> Option<u32> {
+        match self {
+            Self::Unresolved { line, .. } => *line,
+            Self::NotSupported { line, .. } | Self::BadInstruction { line, .. } => Some(*line),
+            _ => None,
+        }
+    }
+
+    /// The error without its line.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Self::NotSupported { text, reason, .. } | Self::BadInstruction { text, reason, .. } => {
+                format!("{reason}: '{text}'")
+            }
+            Self::Unresolved { name, .. } => format!("Unknown symbol '{name}'"),
+            other => other.to_string(),
+        }
+    }
+}
+
 impl std::error::Error for DecodeError {}
 
 /// Why an instruction was not decoded.

@@ -127,9 +127,10 @@ fn add(
     let mut parameters = parameters(gpu, handle, kind, size);
     let mut node = NO_NODE;
     ok!(gpu, cuGraphAddNode_v2(&raw mut node, graph, after.as_ptr(), null(), after.len(), &raw mut parameters));
+    // SAFETY: the part that the node's type means.
+    let bodies = unsafe { parameters.__bindgen_anon_1.conditional }.phGraph_out;
     // SAFETY: the driver has set it to as many graphs as there are bodies, which live as long as the node.
-    let bodies =
-        unsafe { core::slice::from_raw_parts(parameters.__bindgen_anon_1.conditional.phGraph_out, size as usize) };
+    let bodies = unsafe { core::slice::from_raw_parts(bodies, size as usize) };
     Ok((node, bodies.to_vec()))
 }
 

@@ -186,9 +186,11 @@ fn batch_of_memory_operations_runs(driver: &Driver) -> Outcome {
     ok!(driver, cuGraphBatchMemOpNodeGetParams(node, &raw mut read));
     ensure!(read.count == 2 && !read.paramArray.is_null(), "{} operations", read.count);
     // SAFETY: the driver's own list, which lives as long as the node has it.
-    let second = unsafe { *read.paramArray.add(1) };
+    let operations = unsafe { core::slice::from_raw_parts(read.paramArray, 2) };
     // SAFETY: it is a write, as it was given.
-    let (address, value) = unsafe { (second.writeValue.address, second.writeValue.__bindgen_anon_1.value) };
+    let second = unsafe { operations[1].writeValue };
+    // SAFETY: of a narrow value.
+    let (address, value) = (second.address, unsafe { second.__bindgen_anon_1.value });
     ensure!((address, value) == (offset(words, 4), 4), "the second operation is another one");
     crate::graph_parts::run(&gpu, graph, 1)?;
     ensure!(gpu.read(words, 2)? == [3, 4], "the operations were not done");

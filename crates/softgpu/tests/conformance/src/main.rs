@@ -37,6 +37,7 @@ mod library;
 mod memory;
 mod memory_copy;
 mod module;
+mod module_images;
 mod occupancy;
 mod pool;
 mod proc_address;
@@ -60,12 +61,13 @@ type Outcome = Result<()>;
 type Test = (&'static str, fn(&Driver) -> Outcome);
 
 /// One table for each file, the most ordinary behaviour first.
-const TABLES: [&[Test]; 27] = [
+const TABLES: [&[Test]; 28] = [
     device::TESTS,
     context::TESTS,
     memory::TESTS,
     memory_copy::TESTS,
     module::TESTS,
+    module_images::TESTS,
     launch::TESTS,
     stream::TESTS,
     stream_order::TESTS,
