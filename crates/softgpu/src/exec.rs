@@ -6,10 +6,12 @@
 //!
 //! * `op`, `program`: instructions and functions as they are run. `decode` makes them.
 //! * `warp`, `control`, `block`: who runs when. `collective`: what the lanes of a warp do together.
-//! * `lanes`, `compute`, `integer`, `float`, `soft`, `compare`, `convert`, `special`: what registers hold.
+//! * `lanes`, `compute`, `integer`, `float`, `half`, `approx`, `soft`, `compare`, `convert`, `fp8`, `video`,
+//!   `uncommon`, `special`: what registers hold.
 //! * `access`, `atomic`: memory.
 
 mod access;
+mod approx;
 mod atomic;
 mod block;
 mod collective;
@@ -19,6 +21,8 @@ mod control;
 mod convert;
 mod decode;
 mod float;
+mod fp8;
+mod half;
 mod integer;
 pub(crate) mod interface;
 mod lanes;
@@ -28,6 +32,8 @@ mod soft;
 mod special;
 #[cfg(test)]
 mod tests;
+mod uncommon;
+mod video;
 mod warp;
 
 pub(crate) use block::Block;

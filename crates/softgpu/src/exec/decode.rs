@@ -17,6 +17,8 @@ mod memory;
 mod modifiers;
 mod opcodes;
 mod operands;
+mod uncommon;
+mod video;
 mod warp_wide;
 
 pub(crate) use error::DecodeError;
