@@ -9,11 +9,13 @@
 //! * `lanes`, `compute`, `integer`, `float`, `half`, `approx`, `soft`, `compare`, `convert`, `fp8`, `video`,
 //!   `uncommon`, `special`: what registers hold.
 //! * `access`, `atomic`: memory.
+//! * `check`: what programs do wrong without a fault, found where they ask for it. `line_table`: where the code came from.
 
 mod access;
 mod approx;
 mod atomic;
 mod block;
+mod check;
 mod collective;
 mod compare;
 mod compute;
@@ -26,6 +28,8 @@ mod half;
 mod integer;
 pub(crate) mod interface;
 mod lanes;
+mod line_table;
+mod nearby;
 mod op;
 mod program;
 mod soft;
@@ -37,5 +41,6 @@ mod video;
 mod warp;
 
 pub(crate) use block::Block;
-pub(crate) use decode::decode;
+pub(crate) use check::{Finding, FindingKind};
+pub(crate) use decode::{decode, decode_checked};
 pub(crate) use program::{Image, Kernel};
