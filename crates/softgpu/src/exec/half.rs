@@ -72,18 +72,34 @@ fn odd(value: f64) -> f32 {
     if back == value || value.is_nan() { nearest } else { f32::from_bits(towards_zero | 1) }
 }
 
-/// The sum, with an odd last bit where it is not exact.
-#[inline(always)]
-fn odd_sum(a: f64, b: f64) -> f64 {
-    let sum = a + b;
-    let from_b = sum - a;
-    let error = (a - (sum - from_b)) + (b - from_b);
-    let inexact = error < 0.0 || error > 0.0;
-    let is_even = sum.to_bits() & 1 == 0;
-    let outwards = (error > 0.0) == (sum > 0.0);
-    let neighbour = if outwards { sum.to_bits().wrapping_add(1) } else { sum.to_bits().wrapping_sub(1) };
-    if inexact && is_even { f64::from_bits(neighbour) } else { sum }
+/// Makes the sum of two numbers with an odd last bit where it is not exact.
+macro_rules! odd_sum {
+    ($(#[$doc:meta])* $name:ident, $float:ty) => {
+        $(#[$doc])*
+        #[inline(always)]
+        fn $name(a: $float, b: $float) -> $float {
+            let sum = a + b;
+            let from_b = sum - a;
+            let error = (a - (sum - from_b)) + (b - from_b);
+            let inexact = error < 0.0 || error > 0.0;
+            let is_even = sum.to_bits() & 1 == 0;
+            let outwards = (error > 0.0) == (sum > 0.0);
+            let neighbour = if outwards { sum.to_bits().wrapping_add(1) } else { sum.to_bits().wrapping_sub(1) };
+            if inexact && is_even { <$float>::from_bits(neighbour) } else { sum }
+        }
+    };
 }
+
+odd_sum!(
+    /// For products of `f16`, which `f32` holds exactly.
+    odd_sum32,
+    f32
+);
+odd_sum!(
+    /// For products of `bf16`, which `f32` has no exponents for.
+    odd_sum64,
+    f64
+);
 
 #[inline(always)]
 pub(super) fn two(op: Float2, ty: FloatType, a: u32, b: u32) -> u32 {
@@ -124,8 +140,11 @@ fn smaller(a: u32, b: u32, x: f32, y: f32) -> u32 {
 
 #[inline(always)]
 pub(super) fn fma(ty: FloatType, a: u32, b: u32, c: u32) -> u32 {
-    let [x, y, z] = [a, b, c].map(|bits| f64::from(widen(ty, bits & LOW)));
-    narrow(ty, odd(odd_sum(x * y, z)))
+    let [x, y, z] = [a, b, c].map(|bits| widen(ty, bits & LOW));
+    match ty {
+        FloatType::Bf16 => narrow(ty, odd(odd_sum64(f64::from(x) * f64::from(y), z.into()))),
+        _ => narrow(ty, odd_sum32(x * y, z)),
+    }
 }
 
 /// Two halves side by side from a function of where they are.
