@@ -44,7 +44,8 @@ impl Fp8 {
         let step = f64::exp2(f64::from(exponent) - f64::from(fraction_bits));
         let steps = (magnitude / step).round_ties_even() as u32;
         // The hidden bit of normal numbers, and a carry out of the fraction, go to the exponent.
-        sign | (((exponent + bias - 1) as u32) << fraction_bits) + steps
+        let from_exponent = ((exponent + bias - 1) as u32) << fraction_bits;
+        sign | (from_exponent + steps)
     }
 
     /// As an `f16`, exactly.

@@ -81,7 +81,7 @@ macro_rules! odd_sum {
             let sum = a + b;
             let from_b = sum - a;
             let error = (a - (sum - from_b)) + (b - from_b);
-            let inexact = error < 0.0 || error > 0.0;
+            let inexact = error.abs() > 0.0;
             let is_even = sum.to_bits() & 1 == 0;
             let outwards = (error > 0.0) == (sum > 0.0);
             let neighbour = if outwards { sum.to_bits().wrapping_add(1) } else { sum.to_bits().wrapping_sub(1) };
