@@ -20,6 +20,8 @@ mod opcodes;
 mod operands;
 mod source;
 mod system;
+mod uncommon;
+mod video;
 mod warp_wide;
 
 pub(crate) use error::DecodeError;
