@@ -6,8 +6,8 @@ use crate::boundary::{Outcome, give, give_if_asked};
 use crate::module::{self, Module};
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use detshare_cuda::types::{
-    CUdevice, CUdeviceptr, CUdeviceptr_v2, CUfunction, CUfunction_attribute, CUjit_option, CUkernel, CUlibrary,
-    CUlibraryOption, CUmodule,
+    CUdevice, CUdeviceptr, CUdeviceptr_v2, CUfunc_cache, CUfunction, CUfunction_attribute, CUjit_option, CUkernel,
+    CUlibrary, CUlibraryOption, CUmodule,
 };
 
 pub(crate) unsafe fn cuLibraryLoadData(
@@ -115,7 +115,7 @@ pub(crate) unsafe fn cuKernelGetAttribute(
     kernel: CUkernel,
     device: CUdevice,
 ) -> Outcome {
-    super::device::only(device)?;
+    super::device::number(device)?;
     super::cuFuncGetAttribute(value, attribute, as_function(kernel))
 }
 
@@ -125,6 +125,11 @@ pub(crate) unsafe fn cuKernelSetAttribute(
     kernel: CUkernel,
     device: CUdevice,
 ) -> Outcome {
-    super::device::only(device)?;
+    super::device::number(device)?;
     super::cuFuncSetAttribute(as_function(kernel), attribute, value)
+}
+
+pub(crate) unsafe fn cuKernelSetCacheConfig(kernel: CUkernel, config: CUfunc_cache, device: CUdevice) -> Outcome {
+    super::device::number(device)?;
+    super::cuFuncSetCacheConfig(as_function(kernel), config)
 }

@@ -97,3 +97,36 @@ pub(crate) unsafe fn cuLinkComplete(state: CUlinkState, image: *mut *mut c_void,
 pub(crate) unsafe fn cuLinkDestroy(state: CUlinkState) -> Outcome {
     LINKERS.remove(state.0.addr()).map(|_| ()).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
 }
+
+pub(crate) unsafe fn cuLinkCreate(
+    count: c_uint,
+    options: *mut CUjit_option,
+    values: *mut *mut c_void,
+    created: *mut CUlinkState,
+) -> Outcome {
+    cuLinkCreate_v2(count, options, values, created)
+}
+
+pub(crate) unsafe fn cuLinkAddData(
+    state: CUlinkState,
+    kind: CUjitInputType,
+    data: *mut c_void,
+    size: usize,
+    name: *const c_char,
+    count: c_uint,
+    options: *mut CUjit_option,
+    values: *mut *mut c_void,
+) -> Outcome {
+    cuLinkAddData_v2(state, kind, data, size, name, count, options, values)
+}
+
+pub(crate) unsafe fn cuLinkAddFile(
+    state: CUlinkState,
+    kind: CUjitInputType,
+    path: *const c_char,
+    count: c_uint,
+    options: *mut CUjit_option,
+    values: *mut *mut c_void,
+) -> Outcome {
+    cuLinkAddFile_v2(state, kind, path, count, options, values)
+}
