@@ -9,6 +9,7 @@ mod arena;
 mod constant;
 mod host;
 pub(crate) mod managed;
+mod nearby;
 pub(crate) mod physical;
 pub(crate) mod shared;
 mod space;
@@ -16,6 +17,7 @@ mod space;
 pub(crate) use arena::{Kind, Range, Wanted, change, free_bytes, new_id, set_access, take};
 pub(crate) use constant::{add_constant, is_constant, remove_constant};
 pub(crate) use host::{Registered, register, unregister, unregister_all_of};
+pub(crate) use nearby::{Whereabouts, nearby, whereabouts};
 pub(crate) use space::{ALL, GRANULARITY, memory_file};
 
 use crate::context;
@@ -78,11 +80,6 @@ impl Range {
     pub(crate) fn is_host(&self) -> bool {
         matches!(self.kind, Kind::Host(_) | Kind::Registered(_))
     }
-}
-
-/// The device memory that an address lies in: its start and size.
-pub(crate) fn device_range(address: u64) -> Option<(u64, u64)> {
-    find(address).filter(|range| !range.is_host()).map(|range| (range.start, range.size))
 }
 
 /// Whether all bytes from that address on are memory that the driver knows and devices may touch. Neighbours count as

@@ -77,7 +77,8 @@ impl Module {
         }
         let mut allocations = Vec::new();
         let mut out_of_memory = false;
-        let decoded = exec::decode(&parsed, &mut |placement| {
+        let decode = if crate::device::settings().check.is_some() { exec::decode_checked } else { exec::decode };
+        let decoded = decode(&parsed, &mut |placement| {
             // A library's variables are those of all devices.
             let allocate = if context.is_some() { memory::allocate } else { memory::allocate_for_all };
             let address = allocate(placement.size.max(placement.align));

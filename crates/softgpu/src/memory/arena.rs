@@ -58,14 +58,25 @@ impl Range {
     }
 
     /// The size with what it is rounded up by.
-    fn taken(&self) -> u64 {
+    fn rounded(&self) -> u64 {
         self.size.next_multiple_of(align(self.kind))
+    }
+
+    /// With the gap behind it, where there are gaps.
+    fn footprint(&self) -> u64 {
+        self.rounded() + gap(self.kind)
     }
 }
 
 /// What is not on a device is apart from everything else: it is mapped, advised and protected page by page.
 fn align(kind: Kind) -> u64 {
     if is_on_device(kind) { ALIGN } else { PAGE }
+}
+
+/// Where kernels are checked there is a gap behind everything, so that one that goes beyond its end does not come to the
+/// next.
+fn gap(kind: Kind) -> u64 {
+    if settings().check.is_some() { align(kind) } else { 0 }
 }
 
 fn is_on_device(kind: Kind) -> bool {
@@ -150,7 +161,8 @@ pub(crate) fn take(wanted: &Wanted) -> Option<Range> {
     }
     let number = if on_device { wanted.device } else { settings().devices };
     let mut region = region(number);
-    let Some(start) = region.find_room(size, wanted.align.max(align(wanted.kind))) else {
+    let footprint = size.checked_add(gap(wanted.kind))?;
+    let Some(start) = region.find_room(footprint, wanted.align.max(align(wanted.kind))) else {
         if on_device {
             discharge(wanted.device, size);
         }
@@ -192,7 +204,8 @@ pub(super) fn discharge(device: usize, bytes: u64) {
 pub(crate) fn free(address: u64) -> Option<Range> {
     let mut region = region_of(address)?;
     let range = region.taken.remove(&address)?;
-    let size = range.taken();
+    let (size, footprint) = (range.rounded(), range.footprint());
+    super::nearby::note_freed(address, range.size);
     if is_on_device(range.kind) {
         discharge(range.device, size);
     }
@@ -201,7 +214,7 @@ pub(crate) fn free(address: u64) -> Option<Range> {
         // The addresses stay as they are, and are not used again.
         return Some(range);
     }
-    let (start, room) = region.insert_free(address, size);
+    let (start, room) = region.insert_free(address, footprint);
     // System pages at the edges may hold what lies beside it.
     let (first, last) = (address / SYSTEM_PAGE * SYSTEM_PAGE, (address + size).next_multiple_of(SYSTEM_PAGE));
     Space::discard(start.max(first), (start + room).min(last));
@@ -213,6 +226,13 @@ pub(super) fn find(address: u64) -> Option<Range> {
     let region = region_of(address)?;
     let (_, range) = region.taken.range(..=address).next_back()?;
     (address < range.end()).then_some(*range)
+}
+
+/// The parts before and after an address that lies in none: start and size.
+pub(super) fn neighbours(address: u64) -> [Option<(u64, u64)>; 2] {
+    let Some(region) = region_of(address) else { return [None, None] };
+    let pair = |(start, range): (&u64, &Range)| (*start, range.size);
+    [region.taken.range(..=address).next_back().map(pair), region.taken.range(address..).next().map(pair)]
 }
 
 /// Changes what is known of the part that begins there.
@@ -242,7 +262,7 @@ pub(crate) fn set_access(device: usize, chosen: impl Fn(&Range) -> bool, access:
     // A page that several parts share is written once, with what all of them allow: a kernel may look at it.
     let mut last: Option<(&AtomicU8, u8)> = None;
     for range in region.taken.values() {
-        for page in space().pages(range.start, range.taken()) {
+        for page in space().pages(range.start, range.rounded()) {
             let before = last.take_if(|(other, _)| core::ptr::eq(*other, page)).map_or(0, |(_, access)| access);
             if let Some((other, access)) = last.replace((page, before | range.access)) {
                 other.store(access, Ordering::Release);
@@ -258,7 +278,7 @@ pub(crate) fn set_access(device: usize, chosen: impl Fn(&Range) -> bool, access:
 pub(super) fn grant(range: &Range, access: u8) {
     let access = everyone_is_all(access);
     change(range.start, |range| range.access = access);
-    add_access(range.start, range.taken(), access);
+    add_access(range.start, range.rounded(), access);
 }
 
 fn add_access(address: u64, bytes: u64, access: u8) {
@@ -268,14 +288,20 @@ fn add_access(address: u64, bytes: u64, access: u8) {
 }
 
 impl Region {
-    /// Takes room of that size out of the free parts.
+    /// Takes room of that size out of the free parts. Where kernels are checked it is as far from what was freed as can
+    /// be, so that one that uses freed memory does not come to something new.
     fn find_room(&mut self, size: u64, align: u64) -> Option<u64> {
         let fits = |start: u64, room: u64| {
             let aligned = start.checked_next_multiple_of(align)?;
             (aligned - start <= room && room - (aligned - start) >= size).then_some(aligned)
         };
-        let (start, room, aligned) =
-            self.free.iter().find_map(|(start, room)| fits(*start, *room).map(|aligned| (*start, *room, aligned)))?;
+        let suits = |(start, room): (&u64, &u64)| fits(*start, *room).map(|aligned| (*start, *room, aligned));
+        let found = if settings().check.is_some() {
+            self.free.iter().rev().find_map(suits)
+        } else {
+            self.free.iter().find_map(suits)
+        };
+        let (start, room, aligned) = found?;
         self.free.remove(&start);
         if aligned > start {
             self.free.insert(start, aligned - start);
@@ -288,7 +314,7 @@ impl Region {
 
     /// Takes the access away from pages that hold nothing else.
     fn remove_access(&self, address: u64, size: u64) {
-        let before = self.taken.range(..address).next_back().map_or(0, |(_, it)| it.start + it.taken());
+        let before = self.taken.range(..address).next_back().map_or(0, |(_, it)| it.start + it.rounded());
         let after = self.taken.range(address..).next().map_or(u64::MAX, |(start, _)| *start);
         let first = address.max(before.next_multiple_of(PAGE));
         let last = (address + size).min(after / PAGE * PAGE);
