@@ -122,9 +122,9 @@ static REASONS: &[Reason] = &[
     (
         "Not written.",
         &[
-            "cuDeviceGetGraphMemAttribute",
-            "cuDeviceSetGraphMemAttribute",
-            "cuDeviceGraphMemTrim",
+            "cuDeviceGetGraph*",
+            "cuDeviceSetGraph*",
+            "cuDeviceGraph*",
             "cuGraph*",
             "cuLibraryGetManaged",
             "cuOccupancy*",
