@@ -77,7 +77,10 @@ impl Event {
             return Ok(());
         }
         stream.context.fate.check()?;
-        self.remember(stream.submit(Work::Nothing, &[]));
+        // Who has waited for the stream may end its process: other processes must have been told by then.
+        let work = self.shared.as_ref().map_or(Work::Nothing, |shared| Work::Quick(Box::new(shared.begin())));
+        let done = stream.submit(work, &[]);
+        *self.recorded.lock().expect("no panic while it is held") = Some(done);
         *self.captured.lock().expect("no panic while it is held") = None;
         Ok(())
     }

@@ -15,10 +15,13 @@ mod codes;
 mod gpu;
 mod graph_parts;
 mod kernels;
+mod processes;
 mod runner;
 
+mod array;
 mod capture;
 mod context;
+mod copy_batch;
 mod device;
 mod errors;
 mod event;
@@ -27,17 +30,22 @@ mod graph;
 mod graph_exec;
 mod green_context;
 mod host_functions;
+mod ipc;
 mod launch;
 mod library;
+mod lifetimes;
+mod managed;
 mod memory;
 mod memory_copy;
 mod module;
 mod occupancy;
+mod peer;
 mod pool;
 mod proc_address;
 mod stream;
 mod stream_memory;
 mod stream_order;
+mod virtual_memory;
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -54,11 +62,18 @@ type Outcome = Result<()>;
 type Test = (&'static str, fn(&Driver) -> Outcome);
 
 /// One table for each file, the most ordinary behaviour first.
-const TABLES: [&[Test]; 21] = [
+const TABLES: [&[Test]; 28] = [
     device::TESTS,
     context::TESTS,
     memory::TESTS,
     memory_copy::TESTS,
+    lifetimes::TESTS,
+    managed::TESTS,
+    array::TESTS,
+    copy_batch::TESTS,
+    virtual_memory::TESTS,
+    ipc::TESTS,
+    peer::TESTS,
     module::TESTS,
     launch::TESTS,
     stream::TESTS,
