@@ -9,6 +9,9 @@ use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 
+/// Bytes of a message that carries a file.
+const ONE_FILE: u32 = 4;
+
 /// What one process has of the other.
 pub(crate) struct Other(UnixStream);
 
@@ -58,14 +61,14 @@ impl Other {
         let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
         (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
         // SAFETY: computes a number.
-        message.msg_controllen = unsafe { libc::CMSG_SPACE(size_of::<c_int>() as u32) } as usize;
+        message.msg_controllen = unsafe { libc::CMSG_SPACE(ONE_FILE) } as usize;
         message.msg_control = room.as_mut_ptr().cast();
         // SAFETY: the message has room for a header.
         let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
         // SAFETY: within the room above.
         let data = unsafe { libc::CMSG_DATA(header) }.cast::<c_int>();
         // SAFETY: computes a number.
-        let length = unsafe { libc::CMSG_LEN(size_of::<c_int>() as u32) } as usize;
+        let length = unsafe { libc::CMSG_LEN(ONE_FILE) } as usize;
         let filled = libc::cmsghdr { cmsg_len: length, cmsg_level: libc::SOL_SOCKET, cmsg_type: libc::SCM_RIGHTS };
         // SAFETY: within the room above.
         unsafe { header.write(filled) };
