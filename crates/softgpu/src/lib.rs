@@ -18,12 +18,14 @@
 //! * `sm`: the device's SMs, in memory that all processes of the user share, each busy for the modelled time of
 //!   the blocks that run on it.
 //!
-//! Environment: `DETSHARE_SOFTGPU_SMS` (132), `DETSHARE_SOFTGPU_MEMORY` (bytes, or with `MiB`/`GiB`; 139 GiB),
+//! Environment: `DETSHARE_SOFTGPU_DEVICES` (1, at most 8), each with `DETSHARE_SOFTGPU_SMS` (132) and
+//! `DETSHARE_SOFTGPU_MEMORY` (bytes, or with `MiB`/`GiB`; 139 GiB),
 //! `DETSHARE_SOFTGPU_SPEED` (1: as fast as the model of an H200; 0.001 makes a microsecond a millisecond),
 //! `DETSHARE_LOG`, and for the checker `DETSHARE_SOFTGPU_CHECK`, `DETSHARE_SOFTGPU_CHECK_LIMIT` and
 //! `DETSHARE_SOFTGPU_CHECK_EXIT` (`check`).
 
 mod api;
+mod array;
 mod boundary;
 mod check;
 mod context;
@@ -38,6 +40,7 @@ mod handle;
 mod memory;
 mod module;
 mod operation;
+mod pool;
 mod sm;
 mod stream;
 mod system;

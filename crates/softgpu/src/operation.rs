@@ -26,6 +26,8 @@ pub(crate) enum Operation {
     Memory(Vec<MemoryOperation>),
     Semaphores(Vec<SemaphoreUse>),
     Free(u64),
+    /// Gives up what is in these parts of managed memory: address and bytes.
+    Discard(Vec<(u64, u64)>),
 }
 
 /// The context that a kernel runs in: that of its stream, or of the stream that it was captured in, or the one that
@@ -171,6 +173,9 @@ impl Operation {
             Self::Free(address) => Work::Quick(Box::new(move || {
                 memory::free(address);
             })),
+            Self::Discard(parts) => Work::Quick(Box::new(move || {
+                parts.into_iter().for_each(|(address, bytes)| memory::managed::discard(address, bytes));
+            })),
         }
     }
 }
@@ -204,12 +209,23 @@ impl Copy {
         Self { from: place(from), to: place(to), width: bytes, height: 1, depth: 1, snapshot: None }
     }
 
+    /// Copies what is read aside: the program may change it before the copy is done.
+    pub(crate) fn take_aside(&mut self) {
+        let mut bytes = Vec::with_capacity(self.width * self.height * self.depth);
+        for (slice, row) in (0..self.depth).flat_map(|slice| (0..self.height).map(move |row| (slice, row))) {
+            let address = self.from.address + (slice * self.from.slice + row * self.from.pitch) as u64;
+            // SAFETY: what the program has promised can be read, row by row.
+            bytes.extend_from_slice(unsafe { core::slice::from_raw_parts(pointer::<u8>(address), self.width) });
+        }
+        self.snapshot = Some(Arc::from(bytes));
+    }
+
     fn run(&self) {
         for (slice, row) in (0..self.depth).flat_map(|slice| (0..self.height).map(move |row| (slice, row))) {
             let offset = |place: &Place| (slice * place.slice + row * place.pitch) as u64;
             let to = pointer::<u8>(self.to.address + offset(&self.to));
             let from = match &self.snapshot {
-                Some(bytes) => bytes[row * self.width..].as_ptr(),
+                Some(bytes) => bytes[(slice * self.height + row) * self.width..].as_ptr(),
                 None => pointer::<u8>(self.from.address + offset(&self.from)).cast_const(),
             };
             // SAFETY: checked when the copy was asked for; `copy` takes overlapping places too.

@@ -1,6 +1,6 @@
 //! Memory that graphs allocate and free.
 
-use super::device::only;
+use super::device::number;
 use super::graph_nodes::add;
 use super::require;
 use crate::boundary::{Outcome, give};
@@ -92,7 +92,7 @@ pub(crate) unsafe fn cuGraphMemFreeNodeGetParams(node: CUgraphNode, address: *mu
 }
 
 pub(crate) unsafe fn cuDeviceGraphMemTrim(device: CUdevice) -> Outcome {
-    only(device)?;
+    number(device)?;
     memory::trim();
     Ok(())
 }
@@ -102,7 +102,7 @@ pub(crate) unsafe fn cuDeviceGetGraphMemAttribute(
     attribute: Attribute,
     value: *mut c_void,
 ) -> Outcome {
-    only(device)?;
+    number(device)?;
     give(value.cast::<u64>(), memory::attribute(attribute)?)
 }
 
@@ -112,7 +112,7 @@ pub(crate) unsafe fn cuDeviceSetGraphMemAttribute(
     attribute: Attribute,
     value: *mut c_void,
 ) -> Outcome {
-    only(device)?;
+    number(device)?;
     require(!value.is_null() && *value.cast::<u64>() == 0)?;
     memory::reset(attribute)
 }

@@ -36,7 +36,7 @@ pub(super) unsafe fn kernel_content(parameters: *const CUDA_KERNEL_NODE_PARAMS) 
     let handle = if by_function { it.func } else { CUfunction(it.kern.0.cast()) };
     let function = module::find_function(handle).map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)?;
     let context = if by_function || it.ctx.0.is_null() {
-        context::top().or_else(context::primary_if_there).ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?
+        context::top().or_else(|| context::primary_if_there(0)).ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?
     } else {
         context::find(it.ctx.0.addr())?
     };

@@ -130,7 +130,7 @@ pub(crate) unsafe fn cuKernelGetAttribute(
     kernel: CUkernel,
     device: CUdevice,
 ) -> Outcome {
-    super::device::only(device)?;
+    super::device::number(device)?;
     super::cuFuncGetAttribute(value, attribute, as_function(kernel))
 }
 
@@ -140,11 +140,11 @@ pub(crate) unsafe fn cuKernelSetAttribute(
     kernel: CUkernel,
     device: CUdevice,
 ) -> Outcome {
-    super::device::only(device)?;
+    super::device::number(device)?;
     super::cuFuncSetAttribute(as_function(kernel), attribute, value)
 }
 
 pub(crate) unsafe fn cuKernelSetCacheConfig(kernel: CUkernel, config: CUfunc_cache, device: CUdevice) -> Outcome {
-    super::device::only(device)?;
+    super::device::number(device)?;
     super::cuFuncSetCacheConfig(as_function(kernel), config)
 }

@@ -11,6 +11,7 @@ use crate::check;
 use crate::device;
 use crate::exec::interface::{Fault, FaultKind, Progress, Shape};
 use crate::exec::{Block, Kernel};
+use crate::memory;
 use crate::sm::{self, Lane};
 use detshare_cuda::types::CUresult;
 use std::collections::VecDeque;
@@ -162,6 +163,7 @@ struct Ran {
 
 fn run(share: Share) -> Ran {
     let launch = share.launch;
+    memory::access::work_for(launch.lane.device);
     let mut ran = Ran { number: share.number, finished: 0, parked: Vec::new(), ends: 0, fault: None, idle: false };
     let fresh = share.fresh.map(|index| new_block(&launch, index));
     for mut block in share.parked.into_iter().chain(fresh) {

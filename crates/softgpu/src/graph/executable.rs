@@ -178,7 +178,7 @@ impl Step {
             }
             Content::Record(event) => {
                 let done = nothing(after);
-                *event.recorded.lock().expect("no panic while it is held") = Some(Arc::clone(&done));
+                event.remember(Arc::clone(&done));
                 done
             }
             Content::Wait(event) => {

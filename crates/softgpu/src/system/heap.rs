@@ -67,7 +67,7 @@ impl Drop for Heap {
 
 impl Parts {
     fn of(size: u64) -> Option<Self> {
-        let base = memory::allocate(size).filter(|_| size > 0)?;
+        let base = memory::allocate_for_all(size).filter(|_| size > 0)?;
         Some(Self { base, taken: BTreeMap::new(), free: BTreeMap::from([(base, size / ALIGN * ALIGN)]) })
     }
 

@@ -15,10 +15,13 @@ mod codes;
 mod gpu;
 mod graph_parts;
 mod kernels;
+mod processes;
 mod runner;
 
+mod array;
 mod capture;
 mod context;
+mod copy_batch;
 mod device;
 mod errors;
 mod event;
@@ -31,20 +34,25 @@ mod graph_memory;
 mod graph_update;
 mod green_context;
 mod host_functions;
+mod ipc;
 mod kernel_calls;
 mod launch;
 mod library;
+mod lifetimes;
+mod managed;
 mod memory;
 mod memory_copy;
 mod module;
 mod module_images;
 mod occupancy;
+mod peer;
 mod pool;
 mod proc_address;
 mod stream;
 mod stream_memory;
 mod stream_order;
 mod user_object;
+mod virtual_memory;
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -61,11 +69,18 @@ type Outcome = Result<()>;
 type Test = (&'static str, fn(&Driver) -> Outcome);
 
 /// One table for each file, the most ordinary behaviour first.
-const TABLES: [&[Test]; 28] = [
+const TABLES: [&[Test]; 35] = [
     device::TESTS,
     context::TESTS,
     memory::TESTS,
     memory_copy::TESTS,
+    lifetimes::TESTS,
+    managed::TESTS,
+    array::TESTS,
+    copy_batch::TESTS,
+    virtual_memory::TESTS,
+    ipc::TESTS,
+    peer::TESTS,
     module::TESTS,
     module_images::TESTS,
     launch::TESTS,
