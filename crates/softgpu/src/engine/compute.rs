@@ -272,7 +272,8 @@ impl Kernels {
         kernel.ends = kernel.ends.max(ran.ends);
         kernel.parked.extend(ran.parked);
         if let Some(fault) = ran.fault {
-            if kernel.fate.poison(code(fault.kind)) {
+            // A failed assertion says so itself, as a program knows it.
+            if kernel.fate.poison(code(fault.kind)) && fault.kind != FaultKind::Assert {
                 tell(format_args!("{}: {}", title(fault.kind), fault.place));
             }
             return Some((0, self.running.swap_remove(index).done));
