@@ -4,6 +4,7 @@
 //! and local memory belong to whoever runs the block.
 #![allow(clippy::cast_possible_truncation, reason = "device addresses are host addresses, and stores take low bytes")]
 
+use super::fast_access;
 use super::interface::FaultKind;
 use super::lanes::{LANES, Registers, lanes_of};
 use super::op::{Address, Load, Order, Reg, Space, Store};
@@ -11,7 +12,7 @@ use super::program::{LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, WINDOW_SIZE}
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Lanes closer together than this are checked at once.
-const CLOSE: u64 = 1 << 20;
+pub(super) const CLOSE: u64 = 1 << 20;
 
 /// What a warp can reach.
 pub(super) struct Memory<'a> {
@@ -156,7 +157,8 @@ pub(super) fn from_bytes(bytes: &[u8]) -> u64 {
 
 /// # Safety
 /// `address` is valid for `size` bytes and aligned to them; `size` is 1, 2, 4 or 8.
-unsafe fn read_global(address: u64, size: u8) -> u64 {
+#[inline(always)]
+pub(super) unsafe fn read_global(address: u64, size: u8) -> u64 {
     let address = address as usize;
     match size {
         // SAFETY: the caller says so.
@@ -178,7 +180,8 @@ unsafe fn read_global(address: u64, size: u8) -> u64 {
 
 /// # Safety
 /// As for [`read_global`].
-unsafe fn write_global(address: u64, size: u8, value: u64) {
+#[inline(always)]
+pub(super) unsafe fn write_global(address: u64, size: u8, value: u64) {
     let address = address as usize;
     match size {
         // SAFETY: the caller says so.
@@ -197,7 +200,7 @@ unsafe fn write_global(address: u64, size: u8, value: u64) {
 }
 
 /// A loaded element, extended as its type says.
-fn extend(value: u64, size: u8, signed: bool) -> u64 {
+pub(super) fn extend(value: u64, size: u8, signed: bool) -> u64 {
     if !signed {
         return value;
     }
@@ -206,6 +209,9 @@ fn extend(value: u64, size: u8, signed: bool) -> u64 {
 }
 
 pub(super) fn load(r: &mut Registers, memory: &mut Memory<'_>, load: &Load, mask: u32) -> Result<(), BadAccess> {
+    if fast_access::load(r, memory, load, mask) {
+        return Ok(());
+    }
     let mut at = addresses(r, &load.address);
     let size = u64::from(load.size);
     let bytes = size * load.to.len() as u64;
@@ -248,6 +254,9 @@ pub(super) fn load(r: &mut Registers, memory: &mut Memory<'_>, load: &Load, mask
 }
 
 pub(super) fn store(r: &Registers, memory: &mut Memory<'_>, store: &Store, mask: u32) -> Result<(), BadAccess> {
+    if fast_access::store(r, memory, store, mask) {
+        return Ok(());
+    }
     let mut at = addresses(r, &store.address);
     let size = u64::from(store.size);
     let bytes = size * store.from.len() as u64;
