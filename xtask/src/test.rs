@@ -41,6 +41,7 @@ pub(crate) fn test() -> Result<()> {
     for way in Way::ALL {
         steps.run(&format!("instructions on the software GPU, {way:?}"), || softgpu::instructions(&built, way))?;
     }
+    steps.run("the checker finds nothing in what is right", || softgpu::checked(&built))?;
     for way in Way::ALL.into_iter().chain([Way::AsTenant]) {
         steps.run(&format!("order on the software GPU, {way:?}"), || softgpu::order(&built, way))?;
     }

@@ -42,7 +42,7 @@ pub(super) struct Checks {
 }
 
 /// What was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum FindingKind {
     UninitialisedShared,
     SharedRace,
