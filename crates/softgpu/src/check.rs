@@ -86,7 +86,7 @@ extern "C" fn summary() {
     let times: u64 = found.counts.values().sum();
     let untold = places - found.told;
     let rest = if untold > 0 { format!(", {untold} of them not shown") } else { String::new() };
-    tell(format_args!("check: {places} findings{rest}; they occurred {times} times"));
+    tell(format_args!("check: findings: {places}{rest}, which occurred {times} times"));
     if let Some(status) = check.exit {
         // SAFETY: writes what the program left in its buffers.
         unsafe { libc::fflush(core::ptr::null_mut()) };
