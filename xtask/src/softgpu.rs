@@ -97,17 +97,6 @@ pub(crate) fn instructions(built: &Path, way: Way) -> Result<()> {
     summarised(program.arg("--driver").arg(way.library(built)).arg(cases), "instructions")
 }
 
-/// The same programs with every kernel checked, which fail if anything is found. (Those that are to fault do so first.)
-pub(crate) fn checked(built: &Path) -> Result<()> {
-    let cases = root().join("crates/softgpu/tests/instructions/cases");
-    for (suite, arguments) in [("instructions", vec![cases]), ("conformance", Vec::new())] {
-        let mut program = command(built.join(suite), built, Way::Directly);
-        program.env("DETSHARE_SOFTGPU_CHECK", "fail").arg("--driver").arg(built.join(build::SOFTGPU)).args(arguments);
-        summarised(&mut program, &format!("checked-{suite}"))?;
-    }
-    Ok(())
-}
-
 /// Tenants and their daemon, disturbed in that way.
 pub(crate) fn chaos(built: &Path, arguments: &[&str]) -> Result<()> {
     let mut program = Command::new(built.join("chaos"));
@@ -201,6 +190,17 @@ pub(crate) fn verify_driver_api(built: &Path) -> Result<()> {
 pub(crate) fn verify_numba(packages: &Path, built: &Path) -> Result<()> {
     let mut detshare = verified(built, ["python3"].into_iter().chain(NUMBA_PROGRAMS));
     run(numba_environment(&mut detshare, packages).env("NUMBA_CUDA_DRIVER", built.join(build::SHIM)))
+}
+
+/// The same programs with every kernel checked, which fail if anything is found. (Those that are to fault do so first.)
+pub(crate) fn checked(built: &Path) -> Result<()> {
+    let cases = root().join("crates/softgpu/tests/instructions/cases");
+    for (suite, arguments) in [("instructions", vec![cases]), ("conformance", Vec::new())] {
+        let mut program = command(built.join(suite), built, Way::Directly);
+        program.env("DETSHARE_SOFTGPU_CHECK", "fail").arg("--driver").arg(built.join(build::SOFTGPU)).args(arguments);
+        summarised(&mut program, &format!("checked-{suite}"))?;
+    }
+    Ok(())
 }
 
 /// Programs on cudarc.

@@ -7,7 +7,7 @@
 //! * `op`, `program`: instructions and functions as they are run. `decode` makes them.
 //! * `warp`, `control`, `block`: who runs when. `collective`: what the lanes of a warp do together.
 //! * `lanes`, `compute`, `integer`, `float`, `soft`, `compare`, `convert`, `special`: what registers hold.
-//! * `access`, `fast_access`, `atomic`: memory.
+//! * `access`, `atomic`: memory.
 //! * `check`: what programs do wrong without a fault, found where they ask for it. `line_table`: where the code came from.
 
 mod access;
@@ -20,7 +20,6 @@ mod compute;
 mod control;
 mod convert;
 mod decode;
-mod fast_access;
 mod float;
 mod integer;
 pub(crate) mod interface;

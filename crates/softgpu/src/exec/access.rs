@@ -4,7 +4,8 @@
 //! and local memory belong to whoever runs the block.
 #![allow(clippy::cast_possible_truncation, reason = "device addresses are host addresses, and stores take low bytes")]
 
-use super::fast_access;
+mod fast;
+
 use super::interface::FaultKind;
 use super::lanes::{LANES, Registers, lanes_of};
 use super::op::{Address, Load, Order, Reg, Space, Store};
@@ -12,7 +13,7 @@ use super::program::{LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, WINDOW_SIZE}
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Lanes closer together than this are checked at once.
-pub(super) const CLOSE: u64 = 1 << 20;
+const CLOSE: u64 = 1 << 20;
 
 /// What a warp can reach.
 pub(super) struct Memory<'a> {
@@ -158,7 +159,7 @@ pub(super) fn from_bytes(bytes: &[u8]) -> u64 {
 /// # Safety
 /// `address` is valid for `size` bytes and aligned to them; `size` is 1, 2, 4 or 8.
 #[inline(always)]
-pub(super) unsafe fn read_global(address: u64, size: u8) -> u64 {
+unsafe fn read_global(address: u64, size: u8) -> u64 {
     let address = address as usize;
     match size {
         // SAFETY: the caller says so.
@@ -181,7 +182,7 @@ pub(super) unsafe fn read_global(address: u64, size: u8) -> u64 {
 /// # Safety
 /// As for [`read_global`].
 #[inline(always)]
-pub(super) unsafe fn write_global(address: u64, size: u8, value: u64) {
+unsafe fn write_global(address: u64, size: u8, value: u64) {
     let address = address as usize;
     match size {
         // SAFETY: the caller says so.
@@ -200,7 +201,7 @@ pub(super) unsafe fn write_global(address: u64, size: u8, value: u64) {
 }
 
 /// A loaded element, extended as its type says.
-pub(super) fn extend(value: u64, size: u8, signed: bool) -> u64 {
+fn extend(value: u64, size: u8, signed: bool) -> u64 {
     if !signed {
         return value;
     }
@@ -209,7 +210,7 @@ pub(super) fn extend(value: u64, size: u8, signed: bool) -> u64 {
 }
 
 pub(super) fn load(r: &mut Registers, memory: &mut Memory<'_>, load: &Load, mask: u32) -> Result<(), BadAccess> {
-    if fast_access::load(r, memory, load, mask) {
+    if fast::load(r, memory, load, mask) {
         return Ok(());
     }
     let mut at = addresses(r, &load.address);
@@ -254,7 +255,7 @@ pub(super) fn load(r: &mut Registers, memory: &mut Memory<'_>, load: &Load, mask
 }
 
 pub(super) fn store(r: &Registers, memory: &mut Memory<'_>, store: &Store, mask: u32) -> Result<(), BadAccess> {
-    if fast_access::store(r, memory, store, mask) {
+    if fast::store(r, memory, store, mask) {
         return Ok(());
     }
     let mut at = addresses(r, &store.address);

@@ -1,13 +1,13 @@
 //! Loads and stores as nearly all of them are: aligned, all lanes in the same space, within memory.
 //!
-//! What is different in any way is left to `access`, which says what is wrong with it; so there is nothing here that
+//! What is different in any way is left to the module above, which says what is wrong with it; so there is nothing here that
 //! could fail. Sizes are constants and lanes that do not take part read what the first one does, so that the loops over
 //! lanes have no branches.
 #![allow(clippy::cast_possible_truncation, reason = "device addresses are host addresses, and stores take low bytes")]
 
-use super::access::{CLOSE, Memory, addresses, extend, read_global, resolve, write_global};
-use super::lanes::{FULL, LANES, Registers, lanes_of};
-use super::op::{Address, Load, Order, Space, Store};
+use super::{CLOSE, Memory, addresses, extend, read_global, resolve, write_global};
+use crate::exec::lanes::{FULL, LANES, Registers, lanes_of};
+use crate::exec::op::{Address, Load, Order, Space, Store};
 
 /// Where the lanes of an access go that can be done at once.
 struct Together {
