@@ -28,8 +28,8 @@ struct Arguments {
 }
 
 const BYTES: usize = 1_000_000;
-/// What NVRTC makes of a few device functions and a kernel.
-const SOURCE: &str = include_str!("../../../crates/ptx/tests/corpus/calls.nvrtc_sm_70.ptx");
+/// What NVRTC makes of two kernels.
+const SOURCE: &str = include_str!("../../../crates/ptx/tests/corpus/matmul.nvrtc_sm_70.ptx");
 /// Where the module's head ends.
 const HEAD: &str = ".address_size 64";
 
