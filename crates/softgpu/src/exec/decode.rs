@@ -80,7 +80,7 @@ fn decode_as_asked(
         }
     }
     let mut functions: Vec<_> = bodies.into_iter().map(|body| body.function).collect();
-    let checks = check.then(|| checked::wrap(&mut functions));
+    let checks = check.then(|| checked::wrap(&mut functions, &reach));
     let program = Arc::new(Program { functions, checks });
     for (number, properties, shared) in described {
         let name = properties.name.clone();

@@ -17,6 +17,7 @@ mod decoding;
 mod divergence;
 mod faults;
 mod floats;
+mod fuzz;
 mod integers;
 mod memory;
 
