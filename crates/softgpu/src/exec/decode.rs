@@ -16,6 +16,7 @@ mod forms;
 mod link;
 mod memory;
 mod modifiers;
+mod moves;
 mod opcodes;
 mod operands;
 mod source;
