@@ -2,13 +2,15 @@
 
 use crate::build;
 use crate::process::root;
+use crate::softgpu;
 use anyhow::{Context, Result};
 use std::path::Path;
 
-const PROGRAMS: [&str; 16] = [
+const PROGRAMS: [&str; 18] = [
     "surface",
     "conformance",
     "instructions",
+    "kernel_fuzz",
     "order",
     "call_cost",
     "move_cost",
@@ -21,6 +23,7 @@ const PROGRAMS: [&str; 16] = [
     "soak",
     "detshare",
     "detshared",
+    build::SOFTGPU,
     build::STUB_DRIVER,
 ];
 
@@ -70,6 +73,8 @@ const CHECKS: &str = r#"[
   "command": ["sh", "-c", "bin/managed_probe || exit; bin/detshare verify --format json --timeout 60s -- bin/managed_probe > {out} && grep -q '\"memory_changes\": 24,' {out}"]},
  {"name": "instructions", "timeout_s": 120,
   "command": ["bin/instructions", "--driver", "{driver}", "--out", "{out}", "cases"]},
+ {"name": "kernel_fuzz", "timeout_s": 240,
+  "command": ["sh", "-c", "[ -f kernels.corpus ] || exit 77; bin/kernel_fuzz replay --all --driver {driver} kernels.corpus"]},
  {"name": "workloads_tests", "timeout_s": 240, "command": ["python3", "-m", "unittest", "discover", "workloads/tests"]},
  {"name": "vector_add", "timeout_s": 60, "command": ["bin/vector_add"]},
  {"name": "vector_add_shim", "timeout_s": 60, "command": ["env", "LD_PRELOAD={shim}", "bin/vector_add"]},
@@ -115,6 +120,9 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
         std::fs::copy(built.join(name), folder.join("bin").join(name))?;
     }
     copy_all(&root().join("crates/softgpu/tests/instructions/cases"), "ptx", &folder.join("cases"))?;
+    if let Some(corpus) = softgpu::kernel_corpus() {
+        std::fs::copy(corpus, folder.join("kernels.corpus"))?;
+    }
     std::fs::write(folder.join("bin/checks.json"), checks())?;
     let scripts = [
         "run.py",

@@ -3,7 +3,7 @@
 use crate::process::{cargo, root, run, target};
 use crate::softgpu::{self, Way};
 use crate::{build, demo, generate, gpu_bundle, header, package};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use std::process::Command;
 use std::time::Instant;
 
@@ -40,6 +40,12 @@ pub(crate) fn test() -> Result<()> {
     }
     for way in Way::ALL {
         steps.run(&format!("instructions on the software GPU, {way:?}"), || softgpu::instructions(&built, way))?;
+    }
+    match softgpu::kernel_corpus() {
+        Some(corpus) => {
+            steps.run("generated kernels on the software GPU", || softgpu::kernel_fuzz(&built, &corpus))?;
+        }
+        None => steps.skip("generated kernels on the software GPU", &anyhow!("no corpus")),
     }
     for way in Way::ALL.into_iter().chain([Way::AsTenant]) {
         steps.run(&format!("order on the software GPU, {way:?}"), || softgpu::order(&built, way))?;
