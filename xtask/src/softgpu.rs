@@ -102,6 +102,13 @@ pub(crate) fn kernel_corpus() -> Option<PathBuf> {
     Some(root().join("crates/softgpu/tests/kernel_fuzz/h200.corpus")).filter(|corpus| corpus.exists())
 }
 
+/// Generated kernels, as far as their definition can be computed by other means.
+pub(crate) fn kernels_by_definition(built: &Path) -> Result<()> {
+    let mut program = command(built.join("kernel_fuzz"), built, Way::Directly);
+    program.args(["duel", "--count", "6000", "--driver", "reference", "--other"]).arg(built.join(build::SOFTGPU));
+    summarised(program.arg("--out").arg(target().join("kernel_fuzz")), "kernel_fuzz-definition")
+}
+
 /// Generated kernels, with the answers of a GPU.
 pub(crate) fn kernel_fuzz(built: &Path, corpus: &Path) -> Result<()> {
     let mut program = command(built.join("kernel_fuzz"), built, Way::Directly);

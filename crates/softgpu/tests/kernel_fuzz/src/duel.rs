@@ -30,6 +30,11 @@ pub(crate) fn duel(two: &Two, kernels: Kernels, out: &Path, shrink_s: u64) -> Re
     let text = shrink_all(two, kernels.seed, &chosen(&comparison), until)?;
     let path = out.join("differences.txt");
     std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    let total = comparison.total();
+    println!(
+        "{} equal, {} different, {} explained, {} not supported, {} failed",
+        total.equal, total.different, total.explained, total.not_supported, total.failed
+    );
     Ok(comparison.wrong.is_empty())
 }
 

@@ -10,13 +10,16 @@ use core::ptr::null_mut;
 use detshare_cuda::Driver;
 use detshare_cuda::driver::Visibility;
 use detshare_cuda::types::{
-    CUcontext, CUdevice_v1, CUdeviceptr, CUdeviceptr_v2, CUfunction, CUjit_option, CUmodule, CUresult, CUstream,
+    CUcontext, CUdevice_v1, CUdeviceptr, CUdeviceptr_v2, CUfunction, CUjit_option, CUlimit, CUmodule, CUresult,
+    CUstream,
 };
 use std::ffi::CString;
 use std::path::Path;
 
 /// Room for what an assembler has to say.
 const LOG_BYTES: usize = 4096;
+/// For each thread.
+const STACK_BYTES: usize = 16 << 10;
 /// Every kernel's part of a buffer begins at such an address.
 const PART_WORDS: usize = 64;
 
@@ -46,6 +49,8 @@ impl Gpu {
         ok!(&driver, cuDeviceGet(&raw mut device, 0));
         ok!(&driver, cuDevicePrimaryCtxRetain(&raw mut context, device));
         ok!(&driver, cuCtxSetCurrent(context));
+        // How deep a recursion goes is not known to an assembler, and its usual guess is small.
+        ok!(&driver, cuCtxSetLimit(CUlimit::CU_LIMIT_STACK_SIZE, STACK_BYTES));
         let none = || Buffer { at: CUdeviceptr_v2(0), words: 0 };
         Ok(Self { driver, complaints, input: none(), output: none() })
     }

@@ -14,6 +14,9 @@
 //! kernel_fuzz replay --driver SOFTGPU corpus                              what CI does
 //! ```
 //!
+//! `--driver reference` is no driver but a second opinion for integers and IEEE floating point ([`reference`]), made
+//! without anything of the software GPU.
+//!
 //! What is left out: textures and surfaces, `wgmma`, tensor maps, and what depends on time or on the device.
 
 #[macro_use]
@@ -27,6 +30,7 @@ mod generate;
 mod gpu;
 mod kernel;
 mod random;
+mod reference;
 mod replay;
 mod run;
 mod shrink;

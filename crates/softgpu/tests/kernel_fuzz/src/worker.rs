@@ -8,6 +8,7 @@ use crate::answer::{Answer, check};
 use crate::generate;
 use crate::gpu::{Gpu, Outcome};
 use crate::kernel::Kernel;
+use crate::reference;
 use crate::shrink::{Edit, apply};
 use anyhow::{Context, Result, bail};
 use detshare_test_child::{ending, limit};
@@ -21,6 +22,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 const BATCH_LIMIT_S: u32 = 120;
 const ALONE_LIMIT_S: u32 = 20;
 
+/// In place of a driver's path: what instructions are defined to do, computed here.
+pub(crate) const REFERENCE: &str = "reference";
+
 /// What came of one kernel.
 #[derive(Debug, Clone)]
 pub(crate) struct Answered {
@@ -30,10 +34,40 @@ pub(crate) struct Answered {
     pub(crate) words: Option<Vec<u32>>,
 }
 
+/// Who runs kernels.
+enum Runner {
+    Driver(Box<Gpu>),
+    Reference,
+}
+
+impl Runner {
+    fn open(driver: &Path) -> Result<Self> {
+        if driver == Path::new(REFERENCE) {
+            return Ok(Self::Reference);
+        }
+        Ok(Self::Driver(Box::new(Gpu::open(driver)?)))
+    }
+
+    /// What the device is called.
+    fn name(&self) -> Result<String> {
+        match self {
+            Self::Driver(gpu) => gpu.name(),
+            Self::Reference => Ok(REFERENCE.into()),
+        }
+    }
+
+    fn run(&mut self, kernels: &[Kernel]) -> Result<Vec<Outcome>> {
+        match self {
+            Self::Driver(gpu) => gpu.run(kernels),
+            Self::Reference => Ok(kernels.iter().map(reference::run).collect()),
+        }
+    }
+}
+
 /// Answers requests until there are no more.
 pub(crate) fn work(driver: &Path, seed: u64, whole: bool) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    let mut runner = match Gpu::open(driver) {
+    let mut runner = match Runner::open(driver) {
         Ok(runner) => runner,
         Err(error) => {
             // Standard error may be caught by now.
@@ -56,7 +90,10 @@ pub(crate) fn work(driver: &Path, seed: u64, whole: bool) -> Result<()> {
                 }
             }
             Err(error) => {
-                let _ = writeln!(text, "broken {}", format!("{error:#}").replace('\n', " "));
+                let told =
+                    writeln!(out, "broken {}", format!("{error:#}").replace('\n', " ")).and_then(|()| out.flush());
+                // SAFETY: ends the process without the library's exit handlers, which could wait for what failed.
+                unsafe { libc::_exit(i32::from(told.is_err())) }
             }
         }
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("nobody listens")?;
@@ -113,7 +150,10 @@ struct Running {
 
 impl Overseer {
     pub(crate) fn new(driver: &Path, seed: u64, whole: bool) -> Self {
-        Self { driver: driver.into(), seed, whole, worker: None }
+        // A file of that name in this folder is meant before one that the system finds.
+        let driver =
+            if driver.exists() { driver.canonicalize().unwrap_or_else(|_| driver.into()) } else { driver.into() };
+        Self { driver, seed, whole, worker: None }
     }
 
     /// What the driver's device is called.
@@ -175,8 +215,8 @@ impl Overseer {
         if self.whole {
             command.arg("--whole");
         }
-        // The software GPU then names what it does not support.
-        command.env("DETSHARE_LOG", "1").stdin(Stdio::piped()).stdout(Stdio::piped());
+        // The software GPU then names what it does not support. No kernel comes twice, so a cache is of no use.
+        command.env("DETSHARE_LOG", "1").env("CUDA_CACHE_DISABLE", "1").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().context("no worker")?;
         let requests = process.stdin.take().context("no way to a worker")?;
         let mut answers = BufReader::new(process.stdout.take().context("no way back from a worker")?);

@@ -14,7 +14,7 @@ pub(super) fn cp_async(maker: &mut Maker) {
     for _ in 0..3 {
         let addresses = shared::addresses(maker, "area");
         let copy = maker.random.pick(&[
-            "cp.async.ca.shared.global [%a], [%g], 4; cp.async.ca.shared.global [%a+8], [%g+4], 8;",
+            "cp.async.ca.shared.global [%a], [%g], 4; cp.async.ca.shared.global [%a+8], [%g+8], 8;",
             "cp.async.(ca|cg).shared.global [%a], [%g], 16;",
             "cp.async.cg.shared.global.L2::(64B|128B|256B) [%a], [%g], 16;",
             "cp.async.ca.shared.global [%a], [%g], 16, (0|4|8|12|16);",

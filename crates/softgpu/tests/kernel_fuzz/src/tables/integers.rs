@@ -103,7 +103,7 @@ pub(crate) const CARRY: &[&str] = &[
     "mad.lo.cc.(u32|s32) $R, $r, $r, $r; madc.hi.cc.(u32|s32) $R, $r, $r, $r; addc.u32 $R, $r, $r;",
     "mad.hi.cc.(u32|s32) $R, $r, $r, $r; madc.lo.cc.(u32|s32) $R, $r, $r, $r; madc.hi.u32 $R, $r, $r, $r;",
     "mad.lo.cc.u64 $D, $d, $d, $d; madc.hi.cc.u64 $D, $d, $d, $d; addc.u64 $D, $d, $d;",
-    "add.cc.u32 $R, $r, $r; madc.lo.cc.u32 $R, $r, $r, $r; subc.u32 $R, $r, $r;",
+    "add.cc.u32 $R, $r, $r; madc.lo.cc.u32 $R, $r, $r, $r; addc.u32 $R, $r, $r;",
 ];
 
 pub(crate) const DIVISION: &[&str] = &[
