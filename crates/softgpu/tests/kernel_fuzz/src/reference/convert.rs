@@ -1,9 +1,12 @@
 //! Conversions.
 
-use super::exact::{BF16, Exact, F16, F32, F64, Format, Rounding};
+use super::exact::{BF16, E4M3, E5M2, Exact, F16, F32, F64, Format, Rounding};
 use super::{Instruction, Thread, Type};
 
 pub(super) fn step(thread: &mut Thread, i: &Instruction<'_>) -> Option<()> {
+    if let Some(small) = i.modifiers.iter().find_map(|name| small_format(name)) {
+        return eight_bits(thread, i, small);
+    }
     if let ("cvt", [d, a, b]) = (i.opcode, &i.operands[..]) {
         let to = Type::parse(i.modifiers.iter().find_map(|name| name.strip_suffix("x2"))?)?;
         let (Type::Float(to), "f32", false) = (to, *i.modifiers.last()?, i.has("satfinite")) else { return None };
@@ -28,6 +31,58 @@ pub(super) fn step(thread: &mut Thread, i: &Instruction<'_>) -> Option<()> {
         _ => 32,
     };
     thread.write(d, result & (u64::MAX >> (64 - width)));
+    Some(())
+}
+
+fn small_format(name: &str) -> Option<Format> {
+    match name {
+        "e4m3x2" => Some(E4M3),
+        "e5m2x2" => Some(E5M2),
+        _ => None,
+    }
+}
+
+/// Pairs of 8-bit numbers from and to others; what is too large is the largest.
+fn eight_bits(thread: &mut Thread, i: &Instruction<'_>, small: Format) -> Option<()> {
+    let to_small = small_format(i.modifiers[i.modifiers.len() - 2]).is_some();
+    let relu = |format: Format, bits: u64| {
+        let negative = format.is_negative(bits) && format.magnitude(bits) <= format.end();
+        if i.has("relu") && negative && bits != format.nan { 0 } else { bits }
+    };
+    let shrink = |format: Format, bits: u64| {
+        if format.is_nan(bits) {
+            return small.nan;
+        }
+        let sign = if format.is_negative(bits) { small.sign_bit() } else { 0 };
+        let rounded = match format.is_infinite(bits) {
+            true => small.end() - 1,
+            false => small.magnitude(Exact::of(format, bits).round(small, Rounding::Nearest)).min(small.end() - 1),
+        };
+        relu(small, sign | rounded)
+    };
+    let grow = |bits: u64| {
+        let magnitude = small.magnitude(bits);
+        let sign = if small.is_negative(bits) { F16.sign_bit() } else { 0 };
+        match magnitude {
+            it if it > small.end() || it == small.nan => F16.nan,
+            it if it == small.end() => relu(F16, sign | F16.infinity()),
+            0 => relu(F16, sign),
+            _ => relu(F16, Exact::of(small, bits).round(F16, Rounding::Nearest)),
+        }
+    };
+    let result = match (&i.operands[..], to_small) {
+        ([_, a, b], true) => shrink(F32, thread.read(a)?) << 8 | shrink(F32, thread.read(b)?),
+        ([_, a], true) => {
+            let both = thread.read(a)?;
+            shrink(F16, both >> 16 & 0xffff) << 8 | shrink(F16, both & 0xffff)
+        }
+        ([_, a], false) => {
+            let both = thread.read(a)?;
+            grow(both >> 8 & 0xff) << 16 | grow(both & 0xff)
+        }
+        _ => return None,
+    };
+    thread.write(i.operands[0], result);
     Some(())
 }
 

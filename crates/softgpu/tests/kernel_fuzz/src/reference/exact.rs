@@ -19,6 +19,10 @@ pub(super) const BF16: Format = Format { exponent_bits: 8, fraction_bits: 7, nan
 pub(super) const F32: Format = Format { exponent_bits: 8, fraction_bits: 23, nan: 0x7fff_ffff };
 pub(super) const F64: Format = Format { exponent_bits: 11, fraction_bits: 52, nan: 0xfff8_0000_0000_0000 };
 
+pub(super) const E5M2: Format = Format { exponent_bits: 5, fraction_bits: 2, nan: 0x7f };
+/// Without infinities: what would be one is a number.
+pub(super) const E4M3: Format = Format { exponent_bits: 4, fraction_bits: 3, nan: 0x7f };
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rounding {
     Nearest,
@@ -56,6 +60,11 @@ impl Format {
     /// The bits of infinity; all below are finite numbers in their order.
     pub(super) fn infinity(self) -> u64 {
         ((1 << self.exponent_bits) - 1) << self.fraction_bits
+    }
+
+    /// The bits behind the largest finite number.
+    pub(super) fn end(self) -> u64 {
+        if self == E4M3 { self.nan } else { self.infinity() }
     }
 
     pub(super) fn smallest_normal(self) -> u64 {
@@ -174,7 +183,7 @@ pub(super) fn search(
         compare(whole, doubled)
     };
     // The largest number that is not above the result.
-    let (mut low, mut high) = (0, format.infinity());
+    let (mut low, mut high) = (0, format.end());
     while low + 1 < high {
         let middle = u64::midpoint(low, high);
         if of(middle) == Ordering::Greater { high = middle } else { low = middle }

@@ -43,7 +43,8 @@ fn format(i: &Instruction<'_>) -> Option<(Format, bool)> {
 }
 
 fn arithmetic(i: &Instruction<'_>, format: Format, operands: &[u64]) -> Option<u64> {
-    if matches!(i.opcode, "abs" | "neg" | "copysign") || i.has("approx") || i.has("oob") || i.has("full") {
+    let known = matches!(i.opcode, "add" | "sub" | "mul" | "fma" | "mad" | "div" | "rcp" | "sqrt" | "min" | "max");
+    if !known || i.has("approx") || i.has("oob") || i.has("full") {
         return None;
     }
     let flush = i.has("ftz");
@@ -241,6 +242,20 @@ fn comparison(thread: &mut Thread, i: &Instruction<'_>) -> Option<()> {
     let combine = i.modifiers.iter().find(|it| matches!(**it, "and" | "or" | "xor"));
     let [d, a, b, rest @ ..] = &i.operands[..] else { return None };
     let (a, b) = (thread.read(a)?, thread.read(b)?);
+    if let Some((format, true)) = format(i) {
+        let flush = |bits: u64| if i.has("ftz") { format.flush(bits) } else { bits };
+        let half = |shift: u32| holds_floats(name, format, flush(a >> shift & 0xffff), flush(b >> shift & 0xffff));
+        let (low, high) = (u64::from(half(0)?), u64::from(half(16)?));
+        let one = ((1u64 << (format.exponent_bits - 1)) - 1) << format.fraction_bits;
+        match (i.opcode, d.split_once('|')) {
+            ("setp", Some((first, second))) => {
+                thread.write(first, low);
+                thread.write(second, high);
+            }
+            _ => thread.write(d, (low * one) | ((high * one) << 16)),
+        }
+        return Some(());
+    }
     let holds = match Type::parse(source)? {
         Type::Float(format) => {
             let flush = |bits: u64| if i.has("ftz") { format.flush(bits) } else { bits };

@@ -140,8 +140,17 @@ fn pairs(thread: &mut Thread, i: &Instruction<'_>, ty: Type) -> Option<()> {
 }
 
 fn slct(thread: &mut Thread, i: &Instruction<'_>, types: &[Type]) -> Option<()> {
-    let ([d, a, b, c], [ty, Type::Signed(_)]) = (&i.operands[..], types) else { return None };
-    let chosen = if value(types[1], thread.read(c)?) >= 0 { thread.read(a)? } else { thread.read(b)? };
+    let ([d, a, b, c], [ty, by]) = (&i.operands[..], types) else { return None };
+    let c = thread.read(c)?;
+    let at_least_zero = match by {
+        // Both zeros are; a NaN is not.
+        Type::Float(format) => {
+            let c = if i.has("ftz") { format.flush(c) } else { c };
+            !format.is_nan(c) && (!format.is_negative(c) || format.magnitude(c) == 0)
+        }
+        by => value(*by, c) >= 0,
+    };
+    let chosen = if at_least_zero { thread.read(a)? } else { thread.read(b)? };
     thread.write(d, chosen & mask(ty.width()));
     Some(())
 }
