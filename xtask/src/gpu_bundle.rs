@@ -2,7 +2,6 @@
 
 use crate::build;
 use crate::process::root;
-use crate::softgpu;
 use anyhow::{Context, Result};
 use std::path::Path;
 
@@ -66,6 +65,8 @@ const CHECKS: &str = r#"[
   "command": ["python3", "tenants.py", "--detshare", "bin/detshare", "--out", "{out}"]},
  {"name": "mps_restart", "timed": true, "timeout_s": 90,
   "command": ["python3", "mps_restart.py", "--detshare", "bin/detshare", "--program", "bin/step_probe", "--out", "{out}"]},
+ {"name": "kernel_fuzz", "timeout_s": 240,
+  "command": ["sh", "-c", "[ -f kernels.corpus ] || exit 77; bin/kernel_fuzz replay --all --driver {driver} kernels.corpus"]},
  {"name": "quota", "timeout_s": 60,
   "command": ["env", "LD_PRELOAD={shim}", "DETSHARE_MEM=1GiB", "sh", "-c",
               "bin/quota_probe init managed:1000000 create:2097152 map:1 retain:1 free:1 free:2 info unmap:1 info array:512:512 cube:64:64:64 mipmap:512:512:4 info free:3 free:4 free:5 node:1000000 any-node:1000000 info graph-free:6 graph-free:7 info && bin/quota_probe init capture:1000000 info graph-free:0 info alloc:2000000000"]},
@@ -73,8 +74,6 @@ const CHECKS: &str = r#"[
   "command": ["sh", "-c", "bin/managed_probe || exit; bin/detshare verify --format json --timeout 60s -- bin/managed_probe > {out} && grep -q '\"memory_changes\": 24,' {out}"]},
  {"name": "instructions", "timeout_s": 120,
   "command": ["bin/instructions", "--driver", "{driver}", "--out", "{out}", "cases"]},
- {"name": "kernel_fuzz", "timeout_s": 240,
-  "command": ["sh", "-c", "[ -f kernels.corpus ] || exit 77; bin/kernel_fuzz replay --all --driver {driver} kernels.corpus"]},
  {"name": "workloads_tests", "timeout_s": 240, "command": ["python3", "-m", "unittest", "discover", "workloads/tests"]},
  {"name": "vector_add", "timeout_s": 60, "command": ["bin/vector_add"]},
  {"name": "vector_add_shim", "timeout_s": 60, "command": ["env", "LD_PRELOAD={shim}", "bin/vector_add"]},
@@ -120,7 +119,7 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
         std::fs::copy(built.join(name), folder.join("bin").join(name))?;
     }
     copy_all(&root().join("crates/softgpu/tests/instructions/cases"), "ptx", &folder.join("cases"))?;
-    if let Some(corpus) = softgpu::kernel_corpus() {
+    if let Some(corpus) = crate::softgpu::kernel_corpus() {
         std::fs::copy(corpus, folder.join("kernels.corpus"))?;
     }
     std::fs::write(folder.join("bin/checks.json"), checks())?;

@@ -3,7 +3,7 @@
 use crate::process::{cargo, root, run, target};
 use crate::softgpu::{self, Way};
 use crate::{build, demo, generate, gpu_bundle, header, package};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use std::process::Command;
 use std::time::Instant;
 
@@ -46,7 +46,7 @@ pub(crate) fn test() -> Result<()> {
         Some(corpus) => {
             steps.run("generated kernels on the software GPU", || softgpu::kernel_fuzz(&built, &corpus))?;
         }
-        None => steps.skip("generated kernels on the software GPU", &anyhow!("no corpus")),
+        None => steps.skip("generated kernels on the software GPU", &anyhow::anyhow!("no corpus")),
     }
     for way in Way::ALL.into_iter().chain([Way::AsTenant]) {
         steps.run(&format!("order on the software GPU, {way:?}"), || softgpu::order(&built, way))?;
