@@ -7,7 +7,7 @@
 //! * `op`, `program`: instructions and functions as they are run. `decode` makes them.
 //! * `warp`, `control`, `block`: who runs when. `collective`: what the lanes of a warp do together.
 //! * `lanes`, `compute`, `integer`, `float`, `soft`, `compare`, `convert`, `special`: what registers hold.
-//! * `access`, `atomic`: memory.
+//! * `access`, `atomic`: memory. `tensor`: matrices.
 
 mod access;
 mod atomic;
@@ -26,6 +26,7 @@ mod op;
 mod program;
 mod soft;
 mod special;
+mod tensor;
 #[cfg(test)]
 mod tests;
 mod warp;

@@ -15,6 +15,9 @@ mod memory;
 mod modifiers;
 mod opcodes;
 mod operands;
+mod tensor;
+mod tensor_memory;
+mod warp_group;
 mod warp_wide;
 
 pub(crate) use error::DecodeError;

@@ -2,8 +2,10 @@
 //! with.
 
 mod kinds;
+mod tensor;
 
 pub(super) use kinds::*;
+pub(super) use tensor::*;
 
 /// A register's place in its bank.
 pub(super) type Slot = u32;
@@ -356,6 +358,11 @@ pub(super) enum Op {
     },
     ActiveMask {
         d: Slot,
+    },
+    /// What all lanes do together with matrices; `members` holds all of them.
+    Tensor {
+        members: Slot,
+        tensor: Box<Tensor>,
     },
     /// What decode has no meaning for.
     Unsupported,
