@@ -165,8 +165,8 @@ impl Builder<'_> {
         if !is_mma(shape, a_type, sparse) {
             return Err(Refusal::Wrong("no such shape for these types"));
         }
-        if by_rows != [true, false] {
-            return Err(Refusal::Wrong("a layout that this shape cannot have"));
+        if by_rows != [true, false] || c_type != d_type {
+            return Err(Refusal::Wrong("a layout or a type that this shape cannot have"));
         }
         let sparsity = if sparse { Some(self.sparsity(nth(i, 4)?, nth(i, 5)?)?) } else { None };
         if i.operands.len() != if sparse { 6 } else { 4 } {

@@ -10,7 +10,7 @@ use super::numerics::{Numerics, Order};
 use super::sparse::Columns;
 use super::values::{self, Part, Values};
 use crate::exec::op::{Element, Rounding};
-use crate::exec::soft::{self, F16, F32};
+use crate::exec::soft::{self, F16, F32, F64, Format};
 
 /// Columns that are computed side by side. All shapes have a multiple of them.
 const ABREAST: usize = 8;
@@ -32,7 +32,7 @@ impl Parts {
         let parts = values.bits.iter().map(|bits| {
             let part = values::part(*bits as u32, values.element);
             special |= part.is_none();
-            part.unwrap_or(Part { significand: 0, exponent: 0 })
+            part.unwrap_or_default()
         });
         let (significands, exponents) = parts.map(|part| (part.significand, part.exponent)).unzip();
         Self { significands, exponents, fraction_bits: values::fraction_bits(values.element), special }
@@ -42,66 +42,84 @@ impl Parts {
 /// `A · B + C` for floating-point A and B, with C and the result in the type of `c`.
 pub(super) fn multiply(a: &Values, b: &Values, c: &Values, columns: &Columns, numerics: &Numerics) -> Values {
     let (a_parts, b_parts) = (Parts::of(a), Parts::of(b));
-    let stored: Vec<usize> = match numerics.order {
-        Order::Stored => (0..a.columns).collect(),
+    let work = Work { a, b, a_parts, b_parts, columns, element: c.element, numerics };
+    let numbers = 0..a.columns;
+    let (order, mut sums, group) = match numerics.order {
+        Order::Stored => (numbers.collect::<Vec<_>>(), c.bits.clone(), numerics.group),
         Order::Halves => {
-            let (first, second): (Vec<usize>, Vec<usize>) = (0..a.columns).partition(|number| number % 4 < 2);
-            first.into_iter().chain(second).collect()
+            let (first, second): (Vec<usize>, Vec<usize>) = numbers.partition(|number| number % 4 < 2);
+            // Halves are instructions of their own.
+            let group = numerics.group.min(first.len());
+            ([first, second].concat(), vec![0; c.bits.len()], group)
         }
     };
-    // Halves are instructions of their own.
-    let (mut sum, group) = match numerics.order {
-        Order::Stored => (c.bits.clone(), numerics.group),
-        Order::Halves => (vec![0; c.bits.len()], numerics.group.min(a.columns / 2)),
-    };
-    let special = a_parts.special || b_parts.special;
-    for row in 0..a.rows {
-        for group in stored.chunks(group) {
-            let terms: Vec<Term> = group.iter().map(|number| Term::new(&a_parts, a, row, *number, columns)).collect();
-            for first in (0..b.columns).step_by(ABREAST) {
-                let at = row * b.columns + first;
-                let before: [u64; ABREAST] = core::array::from_fn(|column| sum[at + column]);
-                let ends: [Option<Part>; ABREAST] = before.map(|bits| values::part(bits as u32, c.element));
-                let exact = ends.map(|end| end.unwrap_or(Part { significand: 0, exponent: 0 }));
-                let sums = add(
-                    &terms,
-                    &b_parts,
-                    b.columns,
-                    first,
-                    &exact,
-                    [a_parts.fraction_bits, values::fraction_bits(c.element)],
-                    numerics,
-                );
-                for column in 0..ABREAST {
-                    sum[at + column] = if special || ends[column].is_none() {
-                        let products = group.iter().map(|number| {
-                            let factor = values::value(a.at(row, *number) as u32, a.element);
-                            let other = b.at(columns.of(row, *number), first + column);
-                            f64::from(factor) * f64::from(values::value(other as u32, b.element))
-                        });
-                        let end = f64::from(values::value(before[column] as u32, c.element));
-                        special_sum(products.sum::<f64>() + end, c.element)
-                            .unwrap_or_else(|| sums[column].rounded(c.element, numerics))
-                    } else {
-                        sums[column].rounded(c.element, numerics)
-                    };
-                }
+    for (row, sums) in sums.chunks_exact_mut(b.columns).enumerate() {
+        order.chunks(group).for_each(|group| work.add_group(row, group, sums));
+    }
+    if numerics.order == Order::Halves {
+        for (sum, c) in sums.iter_mut().zip(&c.bits) {
+            *sum = soft::add(*c, *sum, format(work.element), Rounding::Nearest);
+        }
+    }
+    Values { element: c.element, rows: a.rows, columns: b.columns, bits: sums }
+}
+
+fn format(element: Element) -> Format {
+    if element == Element::F16 { F16 } else { F32 }
+}
+
+/// A product while it is computed.
+struct Work<'a> {
+    a: &'a Values,
+    b: &'a Values,
+    a_parts: Parts,
+    b_parts: Parts,
+    columns: &'a Columns,
+    /// The type of sums.
+    element: Element,
+    numerics: &'a Numerics,
+}
+
+impl Work<'_> {
+    /// Adds a group of products to a row of sums.
+    fn add_group(&self, row: usize, group: &[usize], sums: &mut [u64]) {
+        let terms: Vec<Term> = group.iter().map(|number| self.term(row, *number)).collect();
+        let special = self.a_parts.special || self.b_parts.special;
+        for (number, sums) in sums.chunks_exact_mut(ABREAST).enumerate() {
+            let first = number * ABREAST;
+            let ends: [Option<Part>; ABREAST] =
+                core::array::from_fn(|column| values::part(sums[column] as u32, self.element));
+            let exact = add(self, &terms, first, &ends.map(Option::unwrap_or_default));
+            for (column, sum) in sums.iter_mut().enumerate() {
+                let without_number = if special || ends[column].is_none() {
+                    self.special_sum(row, group, first + column, *sum)
+                } else {
+                    None
+                };
+                *sum = without_number.unwrap_or_else(|| exact[column].rounded(self.element, self.numerics));
             }
         }
     }
-    if numerics.order == Order::Halves {
-        let format = if c.element == Element::F16 { F16 } else { F32 };
-        for (sum, c) in sum.iter_mut().zip(&c.bits) {
-            *sum = soft::add(*c, *sum, format, Rounding::Nearest);
+
+    fn term(&self, row: usize, number: usize) -> Term {
+        let at = row * self.a.columns + number;
+        Term {
+            significand: self.a_parts.significands[at],
+            exponent: self.a_parts.exponents[at],
+            row: self.columns.of(row, number),
         }
     }
-    Values { element: c.element, rows: a.rows, columns: b.columns, bits: sum }
-}
 
-/// What comes out where a term is infinite or no number; None where all are finite.
-fn special_sum(sum: f64, element: Element) -> Option<u64> {
-    let format = if element == Element::F16 { F16 } else { F32 };
-    (!sum.is_finite()).then(|| soft::convert(sum.to_bits(), soft::F64, format, Rounding::Nearest))
+    /// What comes out where a term is infinite or no number; None where all are finite.
+    fn special_sum(&self, row: usize, group: &[usize], column: usize, end: u64) -> Option<u64> {
+        let products = group.iter().map(|number| {
+            let factor = values::value(self.a.at(row, *number) as u32, self.a.element);
+            let other = self.b.at(self.columns.of(row, *number), column);
+            f64::from(factor) * f64::from(values::value(other as u32, self.b.element))
+        });
+        let sum = products.sum::<f64>() + f64::from(values::value(end as u32, self.element));
+        (!sum.is_finite()).then(|| soft::convert(sum.to_bits(), F64, format(self.element), Rounding::Nearest))
+    }
 }
 
 /// One factor of A and the row of B that it meets.
@@ -109,13 +127,6 @@ struct Term {
     significand: i32,
     exponent: i32,
     row: usize,
-}
-
-impl Term {
-    fn new(parts: &Parts, a: &Values, row: usize, number: usize, columns: &Columns) -> Self {
-        let at = row * a.columns + number;
-        Self { significand: parts.significands[at], exponent: parts.exponents[at], row: columns.of(row, number) }
-    }
 }
 
 /// A sum before it is rounded: `total · 2^exponent`.
@@ -137,74 +148,55 @@ fn aligned(magnitude: u64, fraction_bits: u32, kept: u32, below: i32) -> u64 {
 }
 
 #[inline(always)]
-fn add_lanes(
-    terms: &[Term],
-    b: &Parts,
-    width: usize,
-    first: usize,
-    ends: &[Part; ABREAST],
-    [a_bits, end_bits]: [u32; 2],
-    numerics: &Numerics,
-) -> [Sum; ABREAST] {
-    let kept = numerics.fraction_bits;
-    let mut top: [i32; ABREAST] = core::array::from_fn(|column| ends[column].exponent.max(numerics.least_exponent));
+fn add_lanes(work: &Work<'_>, terms: &[Term], first: usize, ends: &[Part; ABREAST]) -> [Sum; ABREAST] {
+    let (b, width, kept) = (&work.b_parts, work.b.columns, work.numerics.fraction_bits);
+    let least = work.numerics.least_exponent;
+    let mut top: [i32; ABREAST] = core::array::from_fn(|column| ends[column].exponent.max(least));
     for term in terms.iter().filter(|term| term.significand != 0) {
         let exponents = &b.exponents[term.row * width + first..][..ABREAST];
         for (top, exponent) in top.iter_mut().zip(exponents) {
             *top = (*top).max(term.exponent + exponent);
         }
     }
-    let mut totals = [0i64; ABREAST];
-    for column in 0..ABREAST {
+    let end_bits = values::fraction_bits(work.element);
+    let mut totals: [i64; ABREAST] = core::array::from_fn(|column| {
         let Part { significand, exponent } = ends[column];
-        let magnitude = aligned(significand.unsigned_abs().into(), end_bits, kept, top[column] - exponent) as i64;
-        totals[column] = if significand < 0 { -magnitude } else { magnitude };
-    }
-    let product_bits = a_bits + b.fraction_bits;
+        signed(aligned(significand.unsigned_abs().into(), end_bits, kept, top[column] - exponent), significand)
+    });
+    let product_bits = work.a_parts.fraction_bits + b.fraction_bits;
     for term in terms.iter().filter(|term| term.significand != 0) {
         let from = term.row * width + first;
         let (significands, exponents) = (&b.significands[from..][..ABREAST], &b.exponents[from..][..ABREAST]);
         for column in 0..ABREAST {
             let product = term.significand * significands[column];
-            let below = top[column].wrapping_sub(term.exponent + exponents[column]);
-            let magnitude = aligned(product.unsigned_abs().into(), product_bits, kept, below) as i64;
-            let sign = i64::from(product >> 31);
-            totals[column] += (magnitude ^ sign) - sign;
+            let below = top[column] - (term.exponent + exponents[column]);
+            totals[column] += signed(aligned(product.unsigned_abs().into(), product_bits, kept, below), product);
         }
     }
     core::array::from_fn(|column| Sum { total: totals[column], exponent: top[column] - kept as i32 })
 }
 
+/// A magnitude with the sign of another number.
+#[inline(always)]
+fn signed(magnitude: u64, of: i32) -> i64 {
+    let sign = i64::from(of >> 31);
+    (magnitude as i64 ^ sign) - sign
+}
+
 /// Adds products of one row of A with neighbouring columns of B.
-fn add(
-    terms: &[Term],
-    b: &Parts,
-    width: usize,
-    first: usize,
-    ends: &[Part; ABREAST],
-    bits: [u32; 2],
-    numerics: &Numerics,
-) -> [Sum; ABREAST] {
+fn add(work: &Work<'_>, terms: &[Term], first: usize, ends: &[Part; ABREAST]) -> [Sum; ABREAST] {
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx2")]
-        fn with_avx2(
-            terms: &[Term],
-            b: &Parts,
-            width: usize,
-            first: usize,
-            ends: &[Part; ABREAST],
-            bits: [u32; 2],
-            numerics: &Numerics,
-        ) -> [Sum; ABREAST] {
-            add_lanes(terms, b, width, first, ends, bits, numerics)
+        fn with_avx2(work: &Work<'_>, terms: &[Term], first: usize, ends: &[Part; ABREAST]) -> [Sum; ABREAST] {
+            add_lanes(work, terms, first, ends)
         }
         if std::arch::is_x86_feature_detected!("avx2") {
             // SAFETY: the CPU has what the function was compiled for.
-            return unsafe { with_avx2(terms, b, width, first, ends, bits, numerics) };
+            return unsafe { with_avx2(work, terms, first, ends) };
         }
     }
-    add_lanes(terms, b, width, first, ends, bits, numerics)
+    add_lanes(work, terms, first, ends)
 }
 
 impl Sum {

@@ -59,7 +59,7 @@ impl Descriptor {
         const PATTERN_ROW: usize = 128;
         let address = self.start + offset;
         let row = (address / PATTERN_ROW).wrapping_sub(self.base);
-        address ^ (row & (self.width / CORE_BYTES - 1)) * CORE_BYTES
+        address ^ ((row & (self.width / CORE_BYTES - 1)) * CORE_BYTES)
     }
 }
 

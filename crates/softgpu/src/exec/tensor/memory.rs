@@ -146,7 +146,7 @@ fn row_addresses(
         let (row, offset) = if access.transposed { (quad * 2 + within, strip * 2) } else { (strip, quad * 4) };
         let from = matrix * ROWS + row;
         let start = rows[from % LANES];
-        if start % ROW != 0 {
+        if !start.is_multiple_of(ROW) {
             return Err(BadAccess { lane: from % LANES, address: start, kind: FaultKind::MisalignedAddress });
         }
         *at = start + offset as u64;

@@ -108,56 +108,77 @@ fn bit_counts(a: &Values, b: &Values, c: &Values, product: Product) -> Vec<u64> 
     sums.collect()
 }
 
-/// `mma.m8n8k4` on `.f16`, which the hardware no longer has: each four products are a chain of `fma`, and C is
-/// added to it.
-pub(super) fn quad_multiply(r: &mut Registers, multiply: &QuadMultiply, lanes: u32) {
-    let read =
-        |registers: &[Reg]| -> Vec<[u64; LANES]> { registers.iter().map(|register| r.read(*register)).collect() };
-    let (a, b, c) = (read(&multiply.a), read(&multiply.b), read(&multiply.c));
-    let half = |registers: &[[u64; LANES]], lane: usize, number: usize| {
-        let bits = registers[number / 2][lane] >> (16 * (number % 2)) & 0xffff;
-        values::value(bits as u32, Element::F16)
-    };
-    let mut d = vec![[0u64; LANES]; multiply.d.len()];
-    let [c_single, d_single] = multiply.single;
-    for lane in 0..LANES {
-        let quad = lane % 16 / 4 * 4;
-        let holder = |index: usize| quad + index % 4 + index / 4 * 16;
-        for number in 0..8 {
-            let (row, column) = quad_place(d_single, lane, number);
-            let a = |k: usize| {
-                if multiply.a_by_rows { half(&a, holder(row), k) } else { half(&a, quad + k + row / 4 * 16, row % 4) }
-            };
-            let b = |k: usize| {
-                if multiply.b_by_rows {
-                    half(&b, quad + k + column / 4 * 16, column % 4)
-                } else {
-                    half(&b, holder(column), k)
-                }
-            };
-            let c = if c_single {
-                let (from, place) = quad_holder(row, column);
-                f32::from_bits(c[place][quad + from] as u32)
-            } else {
-                half(&c, holder(row), column)
-            };
-            let sum = if c_single || d_single {
-                let chain = (0..4).fold(0.0, |sum, k| a(k).mul_add(b(k), sum));
-                c + chain
-            } else {
-                let pair = |k: usize| a(k + 1).mul_add(b(k + 1), a(k) * b(k));
-                c + pair(0) + pair(2)
-            };
-            let bits = if sum.is_nan() { F32.nan() } else { sum.to_bits().into() };
-            if d_single {
-                d[number][lane] = bits;
-            } else {
-                d[number / 2][lane] |= soft::convert(bits, F32, F16, Rounding::Nearest) << (16 * (number % 2));
-            }
+/// The operands of `mma.m8n8k4` on `.f16`, register by register.
+struct Quads {
+    a: Vec<[u64; LANES]>,
+    b: Vec<[u64; LANES]>,
+    c: Vec<[u64; LANES]>,
+}
+
+/// The lane that has a row of A or a column of B, of the eight that begin with `quad`.
+fn holder(quad: usize, index: usize) -> usize {
+    quad + index % 4 + index / 4 * 16
+}
+
+fn half(registers: &[[u64; LANES]], lane: usize, number: usize) -> f32 {
+    values::value((registers[number / 2][lane] >> (16 * (number % 2)) & 0xffff) as u32, Element::F16)
+}
+
+impl Quads {
+    fn a(&self, by_rows: bool, quad: usize, row: usize, k: usize) -> f32 {
+        let (lane, number) = if by_rows { (holder(quad, row), k) } else { (quad + k + row / 4 * 16, row % 4) };
+        half(&self.a, lane, number)
+    }
+
+    fn b(&self, by_rows: bool, quad: usize, k: usize, column: usize) -> f32 {
+        let (lane, number) = if by_rows { (quad + k + column / 4 * 16, column % 4) } else { (holder(quad, column), k) };
+        half(&self.b, lane, number)
+    }
+
+    fn c(&self, single: bool, quad: usize, row: usize, column: usize) -> f32 {
+        if single {
+            let (lane, number) = quad_holder(row, column);
+            f32::from_bits(self.c[number][quad + lane] as u32)
+        } else {
+            half(&self.c, holder(quad, row), column)
         }
     }
-    for (register, bits) in multiply.d.iter().zip(&d) {
-        r.write(*register, lanes, bits);
+
+    /// An element of the product, which the hardware no longer computes as one: the four products are a chain of
+    /// `fma`, or two where all is `.f16`, and C is added to it.
+    fn element(&self, multiply: &QuadMultiply, quad: usize, row: usize, column: usize) -> f32 {
+        let a = |k: usize| self.a(multiply.a_by_rows, quad, row, k);
+        let b = |k: usize| self.b(multiply.b_by_rows, quad, k, column);
+        let [c_single, d_single] = multiply.single;
+        let c = self.c(c_single, quad, row, column);
+        if c_single || d_single {
+            return c + (0..4).fold(0.0, |sum, k| a(k).mul_add(b(k), sum));
+        }
+        let pair = |k: usize| a(k + 1).mul_add(b(k + 1), a(k) * b(k));
+        c + pair(0) + pair(2)
+    }
+}
+
+/// `mma.m8n8k4` on `.f16`
+pub(super) fn quad_multiply(r: &mut Registers, multiply: &QuadMultiply, lanes: u32) {
+    let read = |registers: &[Reg]| registers.iter().map(|register| r.read(*register)).collect();
+    let quads = Quads { a: read(&multiply.a), b: read(&multiply.b), c: read(&multiply.c) };
+    let [_, single] = multiply.single;
+    let per_register = if single { 1 } else { 2 };
+    for (number, register) in multiply.d.iter().enumerate() {
+        let bits = core::array::from_fn(|lane| {
+            let element = |within: usize| {
+                let (row, column) = quad_place(single, lane, number * per_register + within);
+                let sum = quads.element(multiply, lane % 16 / 4 * 4, row, column);
+                if sum.is_nan() { F32.nan() } else { sum.to_bits().into() }
+            };
+            if single {
+                return element(0);
+            }
+            let half = |within: usize| soft::convert(element(within), F32, F16, Rounding::Nearest);
+            half(0) | half(1) << 16
+        });
+        r.write(*register, lanes, &bits);
     }
 }
 

@@ -13,7 +13,7 @@ const ZERO: i32 = -(1 << 20);
 
 /// `significand · 2^(exponent - fraction bits)`, with a significand below 2 once its fraction bits are behind the
 /// point.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Part {
     pub(super) significand: i32,
     pub(super) exponent: i32,
@@ -73,7 +73,7 @@ pub(super) fn value(bits: u32, element: Element) -> f32 {
         Element::E5m2 => value(bits << 8, Element::F16),
         Element::E4m3 => match part(bits, element) {
             Some(Part { significand, exponent }) if significand != 0 => {
-                let power = f32::from_bits(((exponent - 3 + 127) as u32) << 23);
+                let power = f32::from_bits((exponent - 3 + 127).cast_unsigned() << 23);
                 f32::from(significand as i16) * power
             }
             Some(_) => f32::from_bits((bits & 0x80) << 24),
