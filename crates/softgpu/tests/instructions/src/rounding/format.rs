@@ -62,7 +62,10 @@ impl Format {
 
     /// `total · 2^exponent` as a number with so many bits of fraction. Nothing here becomes too large.
     pub(super) fn round(self, total: i128, exponent: i32, kept_bits: u32, rounding: Rounding) -> u64 {
-        let top = i32::try_from(127 - total.unsigned_abs().leading_zeros().min(127)).unwrap_or_default();
+        if total == 0 {
+            return 0;
+        }
+        let top = i32::try_from(127 - total.unsigned_abs().leading_zeros()).unwrap_or_default();
         // The exponent of the first bit, or of the smallest normal number's.
         let leading = (exponent + top).max(1 - self.bias());
         let kept = i32::try_from(kept_bits).unwrap_or_default();
