@@ -18,6 +18,7 @@ mod faults;
 mod floats;
 mod integers;
 mod memory;
+mod tensor;
 
 use super::interface::{Fault, Placement, Progress, Shape};
 use super::{Block, Image, Kernel, decode};
