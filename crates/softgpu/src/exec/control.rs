@@ -82,15 +82,16 @@ impl Warp {
                 self.set_pc(active, group.pc);
                 self.warp_barrier(group, *members, active);
             }
+            Op::Checked(checked) => return self.checked(program, block, group, checked, active),
             Op::Collective { members, collective } => {
                 return self.collective(group, *members, active, |warp, lanes, members| {
                     collective::perform(&mut warp.frames[group.frame].registers, collective, lanes, members);
                     Ok(())
                 });
             }
-            Op::Tensor { members, tensor } => {
+            Op::Tensor { members, .. } => {
                 return self.collective(group, Some(*members), active, |warp, lanes, _| {
-                    warp.tensor(program, block, group, tensor, lanes)
+                    warp.tensor(program, block, group, op, lanes)
                 });
             }
             _ => {}
@@ -294,6 +295,9 @@ impl Warp {
         } else {
             self.at_barrier[number as usize] |= lanes;
             self.ready &= !lanes;
+        }
+        if let Some(checker) = &mut block.checker {
+            checker.arrive(number as usize, self.number);
         }
         block.stirred = true;
         Ok(())

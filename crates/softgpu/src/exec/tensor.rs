@@ -16,7 +16,7 @@ mod values;
 use super::access::Memory;
 use super::block::Surroundings;
 use super::interface::Fault;
-use super::op::Tensor;
+use super::op::{Op, Tensor};
 use super::program::Program;
 use super::warp::{Group, Warp};
 
@@ -27,9 +27,10 @@ impl Warp {
         program: &Program,
         block: &mut Surroundings,
         group: Group,
-        tensor: &Tensor,
+        op: &Op,
         lanes: u32,
     ) -> Result<(), Box<Fault>> {
+        let Op::Tensor { tensor, .. } = op else { return Ok(()) };
         let r = &mut self.frames[group.frame].registers;
         let mut memory = Memory {
             shared: &mut block.shared,
@@ -37,7 +38,7 @@ impl Warp {
             parameters: &block.shape.parameters,
             is_mapped: block.is_mapped,
         };
-        let result = match tensor {
+        let result = match &**tensor {
             Tensor::Multiply(multiply) => {
                 multiply::multiply(r, multiply, lanes);
                 Ok(())
@@ -56,6 +57,6 @@ impl Warp {
                 Ok(())
             }
         };
-        result.map_err(|access| self.bad_access(program, block, group, access))
+        result.map_err(|access| self.bad_access(program, block, group, op, access))
     }
 }

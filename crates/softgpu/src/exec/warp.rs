@@ -11,7 +11,7 @@ use super::interface::{Fault, FaultKind};
 use super::lanes::{LANES, Registers, lanes_of, mask_of};
 use super::op::{Instruction, Op, Order};
 use super::program::Program;
-use super::{atomic, compute, special};
+use super::{atomic, compute, nearby, special};
 use crate::memory::is_constant;
 use core::sync::atomic::{Ordering, fence};
 
@@ -249,6 +249,7 @@ impl Warp {
                 | Op::Trap
                 | Op::AssertFail
                 | Op::Unsupported
+                | Op::Checked(_)
                 | Op::Sleep { .. }
                 | Op::Barrier(_)
                 | Op::WarpBarrier { .. }
@@ -275,7 +276,7 @@ impl Warp {
         }
     }
 
-    fn access(
+    pub(super) fn access(
         &mut self,
         program: &Program,
         block: &mut Surroundings,
@@ -299,7 +300,7 @@ impl Warp {
         if looks {
             self.spend(group, LOOK);
         }
-        result.map_err(|access| self.bad_access(program, block, group, access))
+        result.map_err(|access| self.bad_access(program, block, group, op, access))
     }
 
     /// What an access was that ends the kernel.
@@ -308,13 +309,16 @@ impl Warp {
         program: &Program,
         block: &Surroundings,
         group: Group,
+        op: &Op,
         BadAccess { lane, address, kind }: BadAccess,
     ) -> Box<Fault> {
         let what = match kind {
             FaultKind::MisalignedAddress => "misaligned address",
             _ => "no memory at",
         };
-        self.fault(program, block, group, lane, kind, &format!("{what} {address:#x}"))
+        let mut fault = self.fault(program, block, group, lane, kind, &format!("{what} {address:#x}"));
+        fault.place += &nearby::describe(block, address, op);
+        fault
     }
 
     /// What happened to a lane, in words.
@@ -328,14 +332,12 @@ impl Warp {
         what: &str,
     ) -> Box<Fault> {
         let function = &program.functions[self.frames[group.frame].function as usize];
-        let (text, line) = function.text(group.pc);
         let kernel = &block.kernel.properties.name;
-        let within = if function.name == *kernel { String::new() } else { format!(" of function {}", function.name) };
+        let instruction = function.described(group.pc, kernel);
         let [block_x, block_y, block_z] = block.index;
         let [x, y, z] = block.thread(self.number, lane);
         let place = format!(
-            "kernel {kernel}, block ({block_x}, {block_y}, {block_z}), thread ({x}, {y}, {z}): {what} in '{text}'{within}, \
-             line {line}"
+            "kernel {kernel}, block ({block_x}, {block_y}, {block_z}), thread ({x}, {y}, {z}): {what} in {instruction}"
         );
         Box::new(Fault { kind, place })
     }

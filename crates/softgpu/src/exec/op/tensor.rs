@@ -1,6 +1,6 @@
 //! What the matrix instructions hold.
 
-use super::{Address, Condition, Reg, Rounding, Slot};
+use super::{Address, Condition, Reg, Rounding, Slot, Space};
 
 /// The type of a matrix's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,4 +192,20 @@ pub(in crate::exec) enum Tensor {
         d: Slot,
         a: Slot,
     },
+}
+
+impl Tensor {
+    /// The space that it accesses.
+    pub(in crate::exec) fn space(&self) -> Space {
+        match self {
+            Self::Load(access) | Self::Store(access) => access.address.space,
+            Self::LoadRows(access) | Self::StoreRows(access) => access.address.space,
+            _ => Space::Shared,
+        }
+    }
+
+    /// Whether it may write to shared memory.
+    pub(in crate::exec) fn writes_shared(&self) -> bool {
+        matches!(self, Self::Store(_) | Self::StoreRows(_)) && matches!(self.space(), Space::Shared | Space::Generic)
+    }
 }
