@@ -168,7 +168,7 @@ impl Builder<'_> {
         if by_rows != [true, false] || c_type != d_type {
             return Err(Refusal::Wrong("a layout or a type that this shape cannot have"));
         }
-        let sparsity = if sparse { Some(self.sparsity(nth(i, 4)?, nth(i, 5)?)?) } else { None };
+        let sparsity = if sparse { Some(self.sparsity(nth(i, 4)?, nth(i, 5)?, shape, a_type)?) } else { None };
         if i.operands.len() != if sparse { 6 } else { 4 } {
             return Err(Refusal::Wrong("wrong number of operands"));
         }
@@ -181,12 +181,21 @@ impl Builder<'_> {
     }
 
     /// Metadata and selector of a sparse A.
-    pub(super) fn sparsity(&mut self, metadata: &Operand, selector: &Operand) -> Decoded<Sparsity> {
+    pub(super) fn sparsity(
+        &mut self,
+        metadata: &Operand,
+        selector: &Operand,
+        shape: Shape,
+        element: Element,
+    ) -> Decoded<Sparsity> {
         let metadata = self.source(metadata, ScalarType::B32)?;
-        let Operand::Integer(selector @ 0..=3) = selector else {
-            return Err(Refusal::Wrong("a selector is a number from 0 to 3"));
-        };
-        Ok(Sparsity { metadata, selector: u32::try_from(*selector).unwrap_or_default() })
+        // Of four lanes, as many have metadata as it takes, and there is a choice where not all do.
+        let choices = (if element.bits() >= 16 { 1024 } else { 512 }) / (shape.k * element.bits());
+        let Operand::Integer(selector) = selector else { return Err(Refusal::Wrong("a selector is a number")) };
+        match u32::try_from(*selector) {
+            Ok(selector) if (selector as usize) < choices => Ok(Sparsity { metadata, selector }),
+            _ => Err(Refusal::Wrong("no such selector for this shape")),
+        }
     }
 
     fn quad_multiply(&mut self, i: &Instruction, by_rows: [bool; 2], types: [Element; 2]) -> Decoded<Op> {

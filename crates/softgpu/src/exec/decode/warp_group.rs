@@ -78,7 +78,7 @@ impl Builder<'_> {
         let a = operands.next()?;
         let in_registers = matches!(a, Operand::Vector(_));
         let b = self.source(operands.next()?, ScalarType::B64)?;
-        let sparsity = if sparse { Some(self.group_sparsity(&mut operands)?) } else { None };
+        let sparsity = if sparse { Some(self.group_sparsity(&mut operands, shape, a_type)?) } else { None };
         let adds = self.condition(operands.next()?)?;
         let is_float = !matches!(d_type, Element::S32);
         let [mut negate_a, mut negate_b] = [false; 2];
@@ -119,8 +119,8 @@ impl Builder<'_> {
         })))
     }
 
-    fn group_sparsity(&mut self, operands: &mut Operands<'_>) -> Decoded<Sparsity> {
+    fn group_sparsity(&mut self, operands: &mut Operands<'_>, shape: Shape, element: Element) -> Decoded<Sparsity> {
         let (metadata, selector) = (operands.next()?, operands.next()?);
-        self.sparsity(metadata, selector)
+        self.sparsity(metadata, selector, shape, element)
     }
 }

@@ -37,14 +37,14 @@ impl Fragment {
     }
 
     /// The places of a register's elements, lane by lane. The registers may hold the matrix more than once.
-    fn places_of(&self, register: usize) -> &[u16] {
+    pub(super) fn places_of(&self, register: usize) -> &[u16] {
         let per_register = LANES * self.element.per_register();
         let first = register % self.distinct().max(1) * per_register;
         &self.places[first..first + per_register]
     }
 
     /// Row and column of an element: the register's, the lane's, and its place in the register.
-    pub(super) fn place(&self, register: usize, lane: usize, within: usize) -> (usize, usize) {
+    fn place(&self, register: usize, lane: usize, within: usize) -> (usize, usize) {
         let (strip, quad) = (lane / QUAD, lane % QUAD);
         let width = self.element.per_register();
         let register = register % self.distinct().max(1);

@@ -3,7 +3,7 @@
 use super::super::access::{self, BadAccess, Memory};
 use super::super::interface::FaultKind;
 use crate::exec::lanes::{FULL, LANES, Registers};
-use crate::exec::op::{Address, Load, Matrix, MatrixAccess, Order, Reg, RowsAccess, Space, Store};
+use crate::exec::op::{Address, Element, Fragment, Load, Matrix, MatrixAccess, Order, Reg, RowsAccess, Space, Store};
 
 /// Bytes of a row of `ldmatrix`.
 const ROW: u64 = 16;
@@ -73,19 +73,20 @@ impl MatrixAccess {
     /// Where a piece of a register is, for each lane.
     fn addresses(&self, r: &Registers, register: usize, piece: usize) -> [u64; LANES] {
         let base = access::addresses(r, &self.address);
-        let (rows, columns) = (self.fragment.rows, self.fragment.columns);
+        let Fragment { rows, columns, element, .. } = self.fragment;
         let usual = if self.by_rows { columns } else { rows };
-        let bits = self.fragment.element.bits() as u64;
+        let places = self.fragment.places_of(register);
         core::array::from_fn(|lane| {
             let stride = self.stride.map_or(usual as u64, |slot| {
                 let elements = u64::from(r.narrow[slot as usize][lane]);
                 // Bits are counted one by one there.
-                if self.fragment.element == crate::exec::op::Element::B1 { elements / 32 } else { elements }
+                if element == Element::B1 { elements / 32 } else { elements }
             });
-            let (row, column) = self.fragment.place(register, lane, piece);
+            let place = usize::from(places[lane * element.per_register() + piece]);
+            let (row, column) = (place / columns, place % columns);
             let (major, minor) = if self.by_rows { (row, column) } else { (column, row) };
             let elements = (major as u64).wrapping_mul(stride).wrapping_add(minor as u64);
-            base[lane].wrapping_add(elements.wrapping_mul(bits) / 8)
+            base[lane].wrapping_add(elements.wrapping_mul(element.bits() as u64) / 8)
         })
     }
 }
@@ -149,7 +150,7 @@ fn row_addresses(
         if !start.is_multiple_of(ROW) {
             return Err(BadAccess { lane: from % LANES, address: start, kind: FaultKind::MisalignedAddress });
         }
-        *at = start + offset as u64;
+        *at = start.wrapping_add(offset as u64);
     }
     Ok(at)
 }

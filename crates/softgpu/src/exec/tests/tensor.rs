@@ -40,6 +40,9 @@ fn shapes_and_registers_must_fit() {
     assert!(is_refused(
         "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd0, %rd1, %p0, 2, 1, 0, 0;"
     ));
+    assert!(is_refused(
+        "mma.sp.sync.aligned.m16n8k32.row.col.f16.f16.f16.f16 {%r0, %r1}, {%r2, %r3, %r4, %r5}, {%r2, %r3, %r4, %r5}, {%r0, %r1}, %r6, 2;"
+    ));
     assert!(is_unsupported("ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r0, %r1}, [%r2];"));
     assert!(is_unsupported(&mma("m16n8k32.kind::f8f6f4", "f32.e4m3.e2m1.f32", four)));
 }
