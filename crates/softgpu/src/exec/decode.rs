@@ -21,6 +21,8 @@ mod operands;
 mod source;
 mod tensor;
 mod tensor_memory;
+mod uncommon;
+mod video;
 mod warp_group;
 mod warp_wide;
 
