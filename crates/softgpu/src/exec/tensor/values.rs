@@ -5,7 +5,7 @@
     reason = "elements are small, and seen as the type that the instruction names"
 )]
 
-use crate::exec::op::{Element, Rounding};
+use crate::exec::op::{Element, Fp8, Rounding};
 use crate::exec::soft::{self, F16, F32};
 
 /// The exponent of zero, which no other number's sum of exponents comes near to.
@@ -70,15 +70,8 @@ pub(super) fn value(bits: u32, element: Element) -> f32 {
     match element {
         Element::F16 => f32::from_bits(soft::convert(bits.into(), F16, F32, Rounding::Nearest) as u32),
         Element::Bf16 => f32::from_bits(bits << 16),
-        Element::E5m2 => value(bits << 8, Element::F16),
-        Element::E4m3 => match part(bits, element) {
-            Some(Part { significand, exponent }) if significand != 0 => {
-                let power = f32::from_bits((exponent - 3 + 127).cast_unsigned() << 23);
-                f32::from(significand as i16) * power
-            }
-            Some(_) => f32::from_bits((bits & 0x80) << 24),
-            None => f32::NAN,
-        },
+        Element::E4m3 => value(Fp8::E4m3.to_half(bits, false), Element::F16),
+        Element::E5m2 => value(Fp8::E5m2.to_half(bits, false), Element::F16),
         _ => f32::from_bits(bits),
     }
 }
