@@ -8,7 +8,7 @@
 //! * `warp`, `control`, `block`: who runs when. `collective`: what the lanes of a warp do together.
 //! * `lanes`, `compute`, `integer`, `float`, `half`, `approx`, `soft`, `compare`, `convert`, `fp8`, `video`,
 //!   `uncommon`, `special`: what registers hold.
-//! * `access`, `atomic`: memory. `system`: functions that the system brings.
+//! * `access`, `atomic`: memory. `system`: functions that the system brings. `tensor`: matrices.
 //! * `check`: what programs do wrong without a fault, found where they ask for it. `line_table`: where the code came from.
 
 mod access;
@@ -35,6 +35,7 @@ mod program;
 mod soft;
 mod special;
 mod system;
+mod tensor;
 #[cfg(test)]
 mod tests;
 mod uncommon;

@@ -21,8 +21,11 @@ mod opcodes;
 mod operands;
 mod source;
 mod system;
+mod tensor;
+mod tensor_memory;
 mod uncommon;
 mod video;
+mod warp_group;
 mod warp_wide;
 
 pub(crate) use error::DecodeError;

@@ -3,10 +3,12 @@
 
 mod kinds;
 mod system;
+mod tensor;
 mod uncommon;
 
 pub(super) use kinds::*;
 pub(super) use system::{SystemCall, SystemFunction};
+pub(super) use tensor::*;
 pub(super) use uncommon::*;
 
 /// A register's place in its bank.
@@ -360,6 +362,11 @@ pub(super) enum Op {
     },
     ActiveMask {
         d: Slot,
+    },
+    /// What all lanes do together with matrices; `members` holds all of them.
+    Tensor {
+        members: Slot,
+        tensor: Box<Tensor>,
     },
     /// What decode has no meaning for.
     Unsupported,

@@ -20,6 +20,7 @@ mod floats;
 mod fuzz;
 mod integers;
 mod memory;
+mod tensor;
 
 use super::decode::decode_checked;
 use super::interface::{Fault, Placement, Progress, Shape};

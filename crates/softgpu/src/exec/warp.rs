@@ -253,7 +253,8 @@ impl Warp {
                 | Op::Sleep { .. }
                 | Op::Barrier(_)
                 | Op::WarpBarrier { .. }
-                | Op::Collective { .. } => match self.control(program, block, group, op, active)? {
+                | Op::Collective { .. }
+                | Op::Tensor { .. } => match self.control(program, block, group, op, active)? {
                     Next::Following => {}
                     Next::Apart => return Ok(()),
                 },
@@ -299,15 +300,25 @@ impl Warp {
         if looks {
             self.spend(group, LOOK);
         }
-        result.map_err(|BadAccess { lane, address, kind }| {
-            let what = match kind {
-                FaultKind::MisalignedAddress => "misaligned address",
-                _ => "no memory at",
-            };
-            let mut fault = self.fault(program, block, group, lane, kind, &format!("{what} {address:#x}"));
-            fault.place += &nearby::describe(block, address, op);
-            fault
-        })
+        result.map_err(|access| self.bad_access(program, block, group, op, access))
+    }
+
+    /// What an access was that ends the kernel.
+    pub(super) fn bad_access(
+        &self,
+        program: &Program,
+        block: &Surroundings,
+        group: Group,
+        op: &Op,
+        BadAccess { lane, address, kind }: BadAccess,
+    ) -> Box<Fault> {
+        let what = match kind {
+            FaultKind::MisalignedAddress => "misaligned address",
+            _ => "no memory at",
+        };
+        let mut fault = self.fault(program, block, group, lane, kind, &format!("{what} {address:#x}"));
+        fault.place += &nearby::describe(block, address, op);
+        fault
     }
 
     /// What happened to a lane, in words.

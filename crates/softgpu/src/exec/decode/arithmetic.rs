@@ -102,6 +102,11 @@ impl<'a> Builder<'a> {
                 let [d] = exactly(i)?;
                 Ok(Op::ActiveMask { d: self.destination(d, ScalarType::B32)? })
             }
+            "mma" => self.mma(i, m),
+            "wmma" => self.wmma(i, m),
+            "wgmma" => self.warp_group(i, m),
+            "ldmatrix" | "stmatrix" => self.matrix_rows(i, m),
+            "movmatrix" => self.transpose(i, m),
             _ => Err(Refusal::Unsupported),
         }
     }

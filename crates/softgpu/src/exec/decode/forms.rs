@@ -14,6 +14,7 @@ mod conversion;
 mod data;
 mod float;
 mod memory;
+mod tensor;
 mod video;
 mod warp_wide;
 
@@ -35,6 +36,7 @@ const THEMES: &[(&str, &[&str])] = &[
     ("Memory", memory::FORMS),
     ("Control", control::FORMS),
     ("Lanes of a warp together", warp_wide::FORMS),
+    ("Matrices", tensor::FORMS),
 ];
 
 /// What forms can name: registers of each size, some in numbers, a label, a table of labels and functions.
