@@ -126,7 +126,6 @@ static REASONS: &[Reason] = &[
             "cuDeviceSetGraph*",
             "cuDeviceGraph*",
             "cuGraph*",
-            "cuLibraryGetManaged",
             "cuOccupancy*",
             "cuTensorMap*",
             "cuUserObject*",
