@@ -8,7 +8,7 @@ use crate::module::{self, Module};
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use detshare_cuda::types::{
     CUdevice, CUdeviceptr, CUdeviceptr_v2, CUfunc_cache, CUfunction, CUfunction_attribute, CUjit_option, CUkernel,
-    CUlibrary, CUlibraryOption, CUmodule,
+    CUlibrary, CUlibraryOption, CUmodule, CUresult,
 };
 
 pub(crate) unsafe fn cuLibraryLoadData(
