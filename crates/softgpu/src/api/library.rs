@@ -4,6 +4,7 @@ use super::jit::Log;
 use super::module::file_image;
 use super::{as_pointer, require, text};
 use crate::boundary::{Outcome, give, give_if_asked};
+use crate::memory;
 use crate::module::{self, Module};
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use detshare_cuda::types::{
@@ -147,4 +148,20 @@ pub(crate) unsafe fn cuKernelSetAttribute(
 pub(crate) unsafe fn cuKernelSetCacheConfig(kernel: CUkernel, config: CUfunc_cache, device: CUdevice) -> Outcome {
     super::device::number(device)?;
     super::cuFuncSetCacheConfig(as_function(kernel), config)
+}
+
+pub(crate) unsafe fn cuLibraryGetManaged(
+    address: *mut CUdeviceptr,
+    bytes: *mut usize,
+    library: CUlibrary,
+    name: *const c_char,
+) -> Outcome {
+    let library = module::find(library.0.addr())?;
+    let global = library.global(text(name)?)?;
+    if memory::find(global.address).is_none_or(|range| range.kind != memory::Kind::Managed) {
+        return Err(CUresult::CUDA_ERROR_NOT_FOUND);
+    }
+    give_if_asked(address, CUdeviceptr_v2(global.address));
+    give_if_asked(bytes, usize::try_from(global.size).unwrap_or(usize::MAX));
+    Ok(())
 }

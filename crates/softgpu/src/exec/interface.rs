@@ -18,6 +18,8 @@ pub(crate) struct Placement<'a> {
     pub(crate) align: u64,
     /// Whether it is a constant.
     pub(crate) constant: bool,
+    /// Whether the host uses it, too.
+    pub(crate) managed: bool,
 }
 
 /// A placed variable.
