@@ -11,7 +11,7 @@
     X(cuCtxGetLimit) X(cuCtxGetStreamPriorityRange) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString)        \
     X(cuGetProcAddress) X(cuLibraryLoadData) X(cuLibraryUnload) X(cuLibraryGetKernel) X(cuLibraryGetGlobal)            \
     X(cuLibraryGetManaged) X(cuKernelGetAttribute) X(cuKernelSetAttribute) X(cuLaunchKernel) X(cuLaunchKernelEx)       \
-    X(cuLaunchCooperativeKernel) X(cuLaunchHostFunc) X(cuOccupancyMaxActiveBlocksPerMultiprocessor)                    \
+    X(cuLaunchCooperativeKernel) X(cuLaunchHostFunc) X(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)           \
     X(cuOccupancyMaxActiveClusters) X(cuMemAlloc) X(cuMemAllocPitch) X(cuMemAllocManaged) X(cuMemAllocHost)            \
     X(cuMemHostAlloc) X(cuMemHostGetDevicePointer) X(cuMemHostRegister) X(cuMemHostUnregister) X(cuMemFree)            \
     X(cuMemFreeHost) X(cuMemAllocAsync) X(cuMemFreeAsync) X(cuMemGetInfo) X(cuMemPrefetchAsync) X(cuMemAdvise)         \

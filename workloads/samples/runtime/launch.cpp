@@ -138,10 +138,15 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* ho
     return note(result);
 }
 
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* host_function, int threads,
+                                                                   size_t shared, unsigned flags) {
+    WITH_KERNEL(driver, kernel, host_function);
+    return note(driver.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function(kernel), threads, shared, flags));
+}
+
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* host_function, int threads,
                                                           size_t shared) {
-    WITH_KERNEL(driver, kernel, host_function);
-    return note(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function(kernel), threads, shared));
+    return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, host_function, threads, shared, 0);
 }
 
 cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void* host_function, const cudaLaunchConfig_t* config) {
