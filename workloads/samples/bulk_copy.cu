@@ -1,34 +1,22 @@
 // Copies of whole pieces without threads (cp.async.bulk): into shared memory with a barrier that counts bytes, and back.
+#include "mbarrier.h"
 #include "sample.h"
 
 constexpr int PIECE = 256;
 
-__device__ unsigned shared_address(const void* pointer) { return static_cast<unsigned>(__cvta_generic_to_shared(pointer)); }
-
 __global__ void reverse_pieces(const int* in, int* out) {
     __shared__ alignas(128) int piece[PIECE], turned[PIECE];
-    __shared__ unsigned long long barrier;
-    const unsigned at = shared_address(&barrier);
+    __shared__ Barrier barrier;
     if (threadIdx.x == 0) {
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-        asm volatile("{ .reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1; }" ::"r"(at),
-                     "r"(static_cast<unsigned>(sizeof piece))
-                     : "memory");
+        init(&barrier, 1);
+        arrive_and_expect(&barrier, sizeof piece);
         asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                          shared_address(piece)),
-                     "l"(in + blockIdx.x * PIECE), "r"(static_cast<unsigned>(sizeof piece)), "r"(at)
+                     "l"(in + blockIdx.x * PIECE), "r"(static_cast<unsigned>(sizeof piece)), "r"(shared_address(&barrier))
                      : "memory");
     }
     __syncthreads();
-    unsigned done = 0;
-    while (done == 0) {
-        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; }"
-                     : "=r"(done)
-                     : "r"(at)
-                     : "memory");
-    }
+    wait(&barrier, 0);
     turned[PIECE - 1 - threadIdx.x] = piece[threadIdx.x] + 1;
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncthreads();

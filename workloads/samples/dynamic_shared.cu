@@ -28,10 +28,10 @@ __global__ void several(const int* values, double* means, int* largest, unsigned
 
 // A permutation of a whole array in shared memory.
 __global__ void permute(const int* in, int* out, int count) {
-    extern __shared__ int all[];
-    for (int i = threadIdx.x; i < count; i += blockDim.x) all[i * 7919ll % count] = in[i];
+    extern __shared__ int whole[];
+    for (int i = threadIdx.x; i < count; i += blockDim.x) whole[i * 7919ll % count] = in[i];
     __syncthreads();
-    for (int i = threadIdx.x; i < count; i += blockDim.x) out[i] = all[i];
+    for (int i = threadIdx.x; i < count; i += blockDim.x) out[i] = whole[i];
 }
 
 int main(int argc, char** argv) {

@@ -1,4 +1,5 @@
 // A product on tensor cores as libraries do it: cp.async into swizzled shared memory, ldmatrix, mma, and fractions as values.
+#include "mbarrier.h"
 #include "sample.h"
 
 #include <cuda_fp16.h>
@@ -7,8 +8,6 @@ constexpr int SIZE = 64, STEP = 16;
 
 // Eight halves together; the place of each such piece in its row depends on the row, so that ldmatrix meets no bank twice.
 __device__ int place(int row, int piece) { return (row * (STEP / 8) + (piece ^ (row / 4 & 1))) * 8; }
-
-__device__ unsigned shared_address(const void* pointer) { return static_cast<unsigned>(__cvta_generic_to_shared(pointer)); }
 
 __device__ void copy_16_bytes(void* to, const void* from) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from) : "memory");

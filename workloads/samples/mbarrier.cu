@@ -1,37 +1,13 @@
 // Barriers in shared memory (mbarrier): producers and consumers with a ring of buffers, arrivals counted by hand.
+#include "mbarrier.h"
 #include "sample.h"
 
 constexpr int STAGES = 3, PART = 64, WARPS = 2;
 
-__device__ unsigned shared_address(const void* pointer) { return static_cast<unsigned>(__cvta_generic_to_shared(pointer)); }
-
-__device__ void init(unsigned long long* barrier, int arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
-}
-
-__device__ void arrive(unsigned long long* barrier) {
-    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [%0]; }" ::"r"(shared_address(barrier)) : "memory");
-}
-
-// Until the phase with that parity is over.
-__device__ void wait(unsigned long long* barrier, int parity) {
-    asm volatile(
-        "{\n"
-        ".reg .pred done;\n"
-        "again%=:\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-        "@done bra over;\n"
-        "bra again;\n"
-        "over:\n"
-        "}" ::"r"(shared_address(barrier)),
-        "r"(parity)
-        : "memory");
-}
-
 // The first warps fetch, the others add up; a buffer is full when all producers and empty when all consumers arrived.
 __global__ void pipeline(const int* values, int parts, int* sums) {
     __shared__ int buffers[STAGES][PART];
-    __shared__ unsigned long long full[STAGES], empty[STAGES];
+    __shared__ Barrier full[STAGES], empty[STAGES];
     constexpr int side = WARPS * 32;
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; stage++) {

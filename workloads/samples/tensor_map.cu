@@ -1,38 +1,28 @@
 // Tiles of a matrix by the tensor memory accelerator: the driver describes the matrix, one thread asks for a tile, and
 // what lies outside comes as zeros.
+#include "mbarrier.h"
 #include "sample.h"
 
 #include <cuda.h>
 
 constexpr int TILE = 16;
 
-__device__ unsigned shared_address(const void* pointer) { return static_cast<unsigned>(__cvta_generic_to_shared(pointer)); }
-
 __global__ void double_tiles(const __grid_constant__ CUtensorMap in, const __grid_constant__ CUtensorMap out) {
     __shared__ alignas(128) int tile[TILE][TILE];
-    __shared__ unsigned long long barrier;
-    const unsigned at = shared_address(&barrier), to = shared_address(tile);
+    __shared__ Barrier barrier;
+    const unsigned to = shared_address(tile);
     const int x = blockIdx.x * TILE - TILE / 2, y = blockIdx.y * TILE;
     const int thread = threadIdx.y * TILE + threadIdx.x;
     if (thread == 0) {
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-        asm volatile("{ .reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1; }" ::"r"(at),
-                     "r"(static_cast<unsigned>(sizeof tile))
-                     : "memory");
+        init(&barrier, 1);
+        arrive_and_expect(&barrier, sizeof tile);
         asm volatile(
             "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
-            "l"(&in), "r"(x), "r"(y), "r"(at)
+            "l"(&in), "r"(x), "r"(y), "r"(shared_address(&barrier))
             : "memory");
     }
     __syncthreads();
-    unsigned done = 0;
-    while (done == 0) {
-        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; }"
-                     : "=r"(done)
-                     : "r"(at)
-                     : "memory");
-    }
+    wait(&barrier, 0);
     tile[threadIdx.y][threadIdx.x] = tile[threadIdx.y][threadIdx.x] * 2 + 1;
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncthreads();
