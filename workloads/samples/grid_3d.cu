@@ -35,9 +35,9 @@ int main(int argc, char** argv) {
         const Array<unsigned> places(size.x * size.y * size.z);
         where<<<blocks, threads>>>(places, size);
         std::vector<unsigned> expected;
-        for (unsigned z = 0; z < size.z; z++) {
-            for (unsigned y = 0; y < size.y; y++) {
-                for (unsigned x = 0; x < size.x; x++) {
+        for (unsigned z = 0; z < unsigned(size.z); z++) {
+            for (unsigned y = 0; y < unsigned(size.y); y++) {
+                for (unsigned x = 0; x < unsigned(size.x); x++) {
                     const unsigned thread = (z % threads.z * threads.y + y % threads.y) * threads.x + x % threads.x;
                     const unsigned block = (z / threads.z * blocks.y + y / threads.y) * blocks.x + x / threads.x;
                     expected.push_back(block << 16 | thread << 5 | thread % 32);

@@ -20,8 +20,8 @@ __host__ __device__ Four philox(Four counter, unsigned key0, unsigned key1) {
 // Points in a square of 2^32 that lie in the quarter circle; whole numbers only.
 __host__ __device__ int inside(unsigned thread, int rounds) {
     int hits = 0;
-    for (unsigned round = 0; round < rounds; round++) {
-        const Four random = philox({{thread, round, 0, 0}}, 42, 7);
+    for (int round = 0; round < rounds; round++) {
+        const Four random = philox({{thread, static_cast<unsigned>(round), 0, 0}}, 42, 7);
         for (int pair = 0; pair < 4; pair += 2) {
             const unsigned long long x = random.v[pair] >> 1, y = random.v[pair + 1] >> 1;
             hits += x * x + y * y < 1ull << 62;

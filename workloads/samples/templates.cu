@@ -11,7 +11,6 @@ struct Vector {
 template <class T, int N>
 __host__ __device__ T dot(const Vector<T, N>& a, const Vector<T, N>& b) {
     T sum = 0;
-#pragma unroll
     for (int i = 0; i < N; i++) sum += a[i] * b[i];
     return sum;
 }

@@ -46,7 +46,7 @@ impl Way {
 }
 
 /// A program with the software GPU behind it.
-fn command(program: impl AsRef<OsStr>, built: &Path, way: Way) -> Command {
+pub(crate) fn command(program: impl AsRef<OsStr>, built: &Path, way: Way) -> Command {
     let mut command = Command::new(program);
     command.env("DETSHARE_DRIVER", built.join(build::SOFTGPU)).env_remove("LD_PRELOAD");
     match way {
@@ -211,7 +211,12 @@ pub(crate) fn cudarc_programs(nvrtc: &Path, built: &Path, way: Way) -> Result<()
 
 /// Where cudarc finds the driver and NVRTC.
 fn cudarc_libraries(nvrtc: &Path, built: &Path, way: Way) -> Result<OsString> {
-    let folder = target().join("cudarc-driver").join(format!("{way:?}"));
+    Ok(std::env::join_paths([driver_folder(built, way)?, nvrtc.join("nvidia/cuda_nvrtc/lib")])?)
+}
+
+/// A folder for the loader's search path that has the driver by both of its names.
+pub(crate) fn driver_folder(built: &Path, way: Way) -> Result<PathBuf> {
+    let folder = target().join("driver").join(format!("{way:?}"));
     std::fs::create_dir_all(&folder)?;
     for name in ["libcuda.so", "libcuda.so.1"] {
         let link = folder.join(name);
@@ -220,5 +225,5 @@ fn cudarc_libraries(nvrtc: &Path, built: &Path, way: Way) -> Result<OsString> {
         }
         std::os::unix::fs::symlink(way.library(built), link)?;
     }
-    Ok(std::env::join_paths([folder, nvrtc.join("nvidia/cuda_nvrtc/lib")])?)
+    Ok(folder)
 }
