@@ -47,7 +47,8 @@ pub(crate) fn call(name: &'static str, body: impl FnOnce() -> Outcome) -> CUresu
 
 /// What a function returns that is not there.
 pub(crate) fn not_supported(name: &'static str) -> CUresult {
-    log(format_args!("{name} is not supported"));
+    let reason = crate::unsupported::reason(name).unwrap_or_default();
+    log(format_args!("{name} is not supported. {reason}"));
     CUresult::CUDA_ERROR_NOT_SUPPORTED
 }
 
@@ -57,10 +58,15 @@ pub(crate) fn log(text: Arguments<'_>) {
     let asked =
         ASKED.get_or_init(|| std::env::var_os("DETSHARE_LOG").is_some_and(|value| !value.is_empty() && value != "0"));
     if *asked {
-        let line = format!("detshare-softgpu[{}]: {text}\n", std::process::id());
-        // A closed standard error is not the program's problem.
-        let _ = std::io::stderr().write_all(line.as_bytes());
+        tell(text);
     }
+}
+
+/// One line on standard error, whoever asked: what a person has to know who looks for a mistake in a program.
+pub(crate) fn tell(text: Arguments<'_>) {
+    let line = format!("detshare-softgpu[{}]: {text}\n", std::process::id());
+    // A closed standard error is not the program's problem.
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// Writes a result where the program wants it.

@@ -8,10 +8,12 @@
 //! * `warp`, `control`, `block`: who runs when. `collective`: what the lanes of a warp do together.
 //! * `lanes`, `compute`, `integer`, `float`, `soft`, `compare`, `convert`, `special`: what registers hold.
 //! * `access`, `atomic`: memory.
+//! * `check`: what programs do wrong without a fault, found where they ask for it. `line_table`: where the code came from.
 
 mod access;
 mod atomic;
 mod block;
+mod check;
 mod collective;
 mod compare;
 mod compute;
@@ -22,6 +24,8 @@ mod float;
 mod integer;
 pub(crate) mod interface;
 mod lanes;
+mod line_table;
+mod nearby;
 mod op;
 mod program;
 mod soft;
@@ -31,5 +35,6 @@ mod tests;
 mod warp;
 
 pub(crate) use block::Block;
-pub(crate) use decode::decode;
+pub(crate) use check::{Finding, FindingKind};
+pub(crate) use decode::{decode, decode_checked};
 pub(crate) use program::{Image, Kernel};

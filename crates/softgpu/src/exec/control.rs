@@ -82,6 +82,7 @@ impl Warp {
                 self.set_pc(active, group.pc);
                 self.warp_barrier(group, *members, active);
             }
+            Op::Checked(checked) => return self.checked(program, block, group, checked, active),
             Op::Collective { members, collective } => {
                 return Ok(self.collective(group, *members, collective, active));
             }
@@ -286,6 +287,9 @@ impl Warp {
         } else {
             self.at_barrier[number as usize] |= lanes;
             self.ready &= !lanes;
+        }
+        if let Some(checker) = &mut block.checker {
+            checker.arrive(number as usize, self.number);
         }
         block.stirred = true;
         Ok(())

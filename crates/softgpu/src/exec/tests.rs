@@ -10,6 +10,7 @@
 mod atomics;
 mod basics;
 mod calls;
+mod checks;
 mod collectives;
 mod conversions;
 mod decoding;
@@ -19,6 +20,7 @@ mod floats;
 mod integers;
 mod memory;
 
+use super::decode::decode_checked;
 use super::interface::{Fault, Placement, Progress, Shape};
 use super::{Block, Image, Kernel, decode};
 use std::sync::Arc;
@@ -32,6 +34,10 @@ fn image(source: &str) -> Image {
 }
 
 fn try_image(sources: &[&str]) -> Result<Image, decode::DecodeError> {
+    decoded(sources, false)
+}
+
+fn decoded(sources: &[&str], check: bool) -> Result<Image, decode::DecodeError> {
     let modules: Vec<_> = sources
         .iter()
         .map(|source| (detshare_ptx::parse(source).unwrap_or_else(|error| panic!("{error}\n{source}")), *source))
@@ -40,7 +46,7 @@ fn try_image(sources: &[&str]) -> Result<Image, decode::DecodeError> {
         let words = usize::try_from(placement.size.div_ceil(16)).ok()? + 1;
         Some(vec![0u128; words].leak().as_mut_ptr().expose_provenance() as u64)
     };
-    decode(&modules, &mut place)
+    if check { decode_checked(&modules, &mut place) } else { decode(&modules, &mut place) }
 }
 
 /// A module with one kernel named `k` whose parameters are the addresses `out` and `in`, which are in `%out` and

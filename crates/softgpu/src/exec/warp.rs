@@ -11,7 +11,7 @@ use super::interface::{Fault, FaultKind};
 use super::lanes::{LANES, Registers, lanes_of, mask_of};
 use super::op::{Instruction, Op, Order};
 use super::program::Program;
-use super::{atomic, compute, special};
+use super::{atomic, compute, nearby, special};
 use crate::memory::is_constant;
 use core::sync::atomic::{Ordering, fence};
 
@@ -249,6 +249,7 @@ impl Warp {
                 | Op::Trap
                 | Op::AssertFail
                 | Op::Unsupported
+                | Op::Checked(_)
                 | Op::Sleep { .. }
                 | Op::Barrier(_)
                 | Op::WarpBarrier { .. }
@@ -274,7 +275,7 @@ impl Warp {
         }
     }
 
-    fn access(
+    pub(super) fn access(
         &mut self,
         program: &Program,
         block: &mut Surroundings,
@@ -303,7 +304,9 @@ impl Warp {
                 FaultKind::MisalignedAddress => "misaligned address",
                 _ => "no memory at",
             };
-            self.fault(program, block, group, lane, kind, &format!("{what} {address:#x}"))
+            let mut fault = self.fault(program, block, group, lane, kind, &format!("{what} {address:#x}"));
+            fault.place += &nearby::describe(block, address, op);
+            fault
         })
     }
 
@@ -318,14 +321,12 @@ impl Warp {
         what: &str,
     ) -> Box<Fault> {
         let function = &program.functions[self.frames[group.frame].function as usize];
-        let (text, line) = function.text(group.pc);
         let kernel = &block.kernel.properties.name;
-        let within = if function.name == *kernel { String::new() } else { format!(" of function {}", function.name) };
+        let instruction = function.described(group.pc, kernel);
         let [block_x, block_y, block_z] = block.index;
         let [x, y, z] = block.thread(self.number, lane);
         let place = format!(
-            "kernel {kernel}, block ({block_x}, {block_y}, {block_z}), thread ({x}, {y}, {z}): {what} in '{text}'{within}, \
-             line {line}"
+            "kernel {kernel}, block ({block_x}, {block_y}, {block_z}), thread ({x}, {y}, {z}): {what} in {instruction}"
         );
         Box::new(Fault { kind, place })
     }

@@ -1,0 +1,28 @@
+//! Moves and addresses.
+
+pub(super) const FORMS: &[&str] = &[
+    "mov.pred p, p",
+    "mov<.b16|.u16|.s16> h, h",
+    "mov<.b32|.u32|.s32|.f32> r, r",
+    "mov<.b64|.u64|.s64|.f64> d, d",
+    "mov.b32 r, {h1, h2}",
+    "mov.b64 d, {r1, r2}",
+    "mov.b64 d, {h1, h2, h3, h4}",
+    "mov.b32 {h1, h2}, r",
+    "mov.b64 {r1, r2}, d",
+    "mov.b64 {h1, h2, h3, h4}, d",
+    "mov.b64 {<_, r2|r1, _>}, d",
+    "mov.u32 r, %<tid|ntid|ctaid|nctaid><.x|.y|.z>",
+    "mov.u32 r, %<clusterid|nclusterid|cluster_ctaid|cluster_nctaid><.x|.y|.z>",
+    "mov.u32 r, %<cluster_ctarank|cluster_nctarank>",
+    "mov.pred p, %is_explicit_cluster",
+    "mov.u32 r, %<laneid|warpid|nwarpid|smid|nsmid>",
+    "mov.u32 r, %lanemask_<eq|lt|le|gt|ge>",
+    "mov.u32 r, %<clock|clock_hi|globaltimer_lo|globaltimer_hi>",
+    "mov.u64 d, %<clock64|globaltimer|gridid|current_graph_exec>",
+    "mov.u32 r, %<dynamic_smem_size|total_smem_size|aggr_smem_size>",
+    "mov.b32 r, %reserved_smem_offset_<begin|end|cap|0|1>",
+    "mov.b32 r, %<envreg0|envreg31|pm0|pm7>",
+    "cvta<|.to><.global|.const|.shared|.shared::cta|.shared::cluster|.local|.param>.u64 d, d",
+    "isspacep<.global|.const|.shared|.shared::cta|.shared::cluster|.local|.param> p, d",
+];
