@@ -44,24 +44,25 @@ THEMES = [
 PROGRAMS = [program for theme in THEMES for program in theme.PROGRAMS]
 
 # Programs that the software GPU cannot run yet. One that runs must go from this list.
-NOT_YET = []
+NOT_YET = ["heat_with_grid_sync", "managed_memory", "printing", "sessions_with_grid_sync"]
 
 
 def main():
     wanted = sys.argv[1:] or [program.__name__ for program in PROGRAMS]
-    failed = 0
+    passed = failed = waiting = 0
     chosen = [program for program in PROGRAMS if program.__name__ in wanted]
     for program in chosen:
         not_yet = program.__name__ in NOT_YET
         try:
             program()
-            verdict = "runs, but is listed as not yet: failed" if not_yet else "ok"
-            failed += not_yet
+            verdict = "failed: it runs, but is listed as not yet" if not_yet else "ok"
         except Exception:
             verdict = "not yet" if not_yet else f"failed\n{traceback.format_exc()}"
-            failed += not not_yet
+        passed += verdict == "ok"
+        waiting += verdict == "not yet"
+        failed += verdict.startswith("failed")
         print(f"{program.__name__} ... {verdict}", flush=True)
-    print(f"{len(chosen) - failed - len(NOT_YET)} passed, {failed} failed, {len(NOT_YET)} not yet")
+    print(f"{passed} passed, {failed} failed, {waiting} not yet")
     return 1 if failed else 0
 
 
