@@ -34,9 +34,13 @@ __global__ __launch_bounds__(128) void multiply(float* product) {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
     for (int k = 0; k < INNER; k += STEP) {
         asm volatile(
-            "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %4, %5, 1, 1, 1, 0, 0;"
+            "{\n"
+            ".reg .pred add;\n"
+            "setp.ne.b32 add, %6, 0;\n"
+            "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %4, %5, add, 1, 1, 0, 0;\n"
+            "}"
             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-            : "l"(descriptor(left + k / 8 * 64, INNER)), "l"(descriptor(right + k / 8 * 64, INNER)));
+            : "l"(descriptor(left + k / 8 * 64, INNER)), "l"(descriptor(right + k / 8 * 64, INNER)), "r"(k));
     }
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
     asm volatile("wgmma.wait_group.sync.aligned 0;" : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])::"memory");

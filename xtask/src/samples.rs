@@ -24,7 +24,7 @@ const TOOLKIT: [&str; 5] = [
 ];
 
 /// Samples that the software GPU cannot run yet. One that runs must go from this list.
-const NOT_YET: [&str; 18] = [
+const NOT_YET: [&str; 17] = [
     "bulk_copy",
     "clusters",
     "device_assert",
@@ -33,7 +33,6 @@ const NOT_YET: [&str; 18] = [
     "grid_sync",
     "group_copies",
     "managed",
-    "mandelbrot",
     "matmul_async",
     "matmul_ldmatrix",
     "matmul_mma",

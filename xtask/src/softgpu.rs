@@ -9,13 +9,16 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Numba with its own driver layer, and what it compiles with.
-const NUMBA: [&str; 5] = [
+/// Numba with its own driver layer, and what it compiles with: NVVM, and NVRTC for C++ that kernels call.
+const NUMBA: [&str; 8] = [
     "numba==0.60.0",
     "llvmlite==0.43.0",
     "numpy==2.0.2",
     "nvidia-cuda-nvcc-cu12==12.9.86",
     "nvidia-cuda-runtime-cu12==12.9.79",
+    "nvidia-cuda-nvrtc-cu12==12.9.86",
+    "cffi==2.0.0",
+    "pycparser==2.23",
 ];
 
 /// What cudarc compiles with; later ones emit PTX that is newer than a CUDA 13.0 driver takes.
@@ -133,6 +136,9 @@ pub(crate) fn numba() -> Result<PathBuf> {
         ("nvvm/lib64/libnvvm.so.4", "nvidia/cuda_nvcc/nvvm/lib64/libnvvm.so"),
         ("nvvm/libdevice", "nvidia/cuda_nvcc/nvvm/libdevice"),
         ("lib64/libcudart.so.12", "nvidia/cuda_runtime/lib/libcudart.so.12"),
+        ("lib64/libcudadevrt.a", "nvidia/cuda_runtime/lib/libcudadevrt.a"),
+        ("lib64/libnvrtc.so.12", "nvidia/cuda_nvrtc/lib/libnvrtc.so.12"),
+        ("lib64/libnvrtc-builtins.so.12.9", "nvidia/cuda_nvrtc/lib/libnvrtc-builtins.so.12.9"),
     ];
     for (link, target) in links {
         let link = home.join(link);

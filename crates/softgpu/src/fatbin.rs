@@ -3,6 +3,8 @@
 use crate::boundary::{Outcome, log};
 use core::ffi::CStr;
 use detshare_cuda::types::CUresult;
+use ruzstd::decoding::StreamingDecoder;
+use std::io::Read;
 
 /// What the compiler puts into a program: magic, version, and a pointer to the fat binary.
 const WRAPPER: u32 = 0x4662_43b1;
@@ -12,7 +14,12 @@ const LINKED: &[u8; 16] = b"detshare linked\0";
 const ELF: &[u8; 4] = b"\x7fELF";
 const KIND_PTX: u16 = 1;
 /// Flags of an entry whose payload is compressed.
-const COMPRESSED: u64 = 0x2000 | 0x8000;
+const LZ4: u64 = 0x2000;
+const ZSTD: u64 = 0x8000;
+/// PTX for a newer architecture than the device's cannot run on it.
+const ARCHITECTURE: u32 = 90;
+/// No program has PTX of that size; a larger number in a header is no size.
+const MOST_TEXT: u64 = 1 << 30;
 
 /// Reads numbers out of the program's memory, one behind the other.
 struct Cursor(*const u8);
@@ -135,8 +142,37 @@ unsafe fn linked(image: *const u8) -> Outcome<Vec<String>> {
     Ok(texts)
 }
 
+/// The text of an entry whose header and payload these are. Of a compressed one the header has the size of what is
+/// compressed, which the payload is padded behind, and that of the text.
+fn text(entry: &[u8], payload: &[u8]) -> Outcome<String> {
+    let flags = long(entry, 40);
+    let bytes = if flags & (LZ4 | ZSTD) == 0 {
+        payload.to_vec()
+    } else {
+        let packed = payload.get(..word(entry, 16) as usize).ok_or(CUresult::CUDA_ERROR_INVALID_IMAGE)?;
+        let size = Some(long(entry, 56)).filter(|size| *size <= MOST_TEXT);
+        let size = size.and_then(|size| usize::try_from(size).ok()).ok_or(CUresult::CUDA_ERROR_INVALID_IMAGE)?;
+        let unpacked = if flags & ZSTD != 0 { unpack_zstd(packed, size) } else { unpack_lz4(packed, size) };
+        unpacked.filter(|bytes| bytes.len() == size).ok_or(CUresult::CUDA_ERROR_INVALID_IMAGE)?
+    };
+    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(text).into_owned())
+}
+
+fn unpack_lz4(packed: &[u8], size: usize) -> Option<Vec<u8>> {
+    lz4_flex::block::decompress(packed, size).ok()
+}
+
+fn unpack_zstd(packed: &[u8], size: usize) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let decoder = StreamingDecoder::new(packed).ok()?;
+    // One byte more than there should be, to see that there is none.
+    decoder.take(size as u64 + 1).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
 /// Header: magic at 0, version at 4, size of the header at 6, of all entries at 8. Entry: kind at 0, size of its
-/// header at 4, of its payload at 8, architecture at 28, flags at 40.
+/// header at 4, of its payload at 8, of what is compressed at 16, architecture at 28, flags at 40, size of the text at 56.
 ///
 /// # Safety
 /// `image` is NULL or a fat binary.
@@ -154,27 +190,27 @@ unsafe fn fat_binary(image: *const u8) -> Outcome<Vec<String>> {
     unsafe { cursor.take(usize::from(half(header, 6)).saturating_sub(HEADER)) };
     // SAFETY: the header says how much follows.
     let mut rest = unsafe { cursor.take(entries_size) };
-    let mut best: Option<(u32, String)> = None;
-    let mut compressed = false;
+    let mut best: Option<(u32, &[u8], &[u8])> = None;
+    let mut newer = false;
     while let Some(entry) = rest.get(..ENTRY_HEADER) {
         let payload_size = usize::try_from(long(entry, 8)).map_err(|_| CUresult::CUDA_ERROR_INVALID_IMAGE)?;
         let begin = word(entry, 4) as usize;
         let end = begin.checked_add(payload_size).filter(|end| *end > 0).ok_or(CUresult::CUDA_ERROR_INVALID_IMAGE)?;
         let payload = rest.get(begin..end).ok_or(CUresult::CUDA_ERROR_INVALID_IMAGE)?;
         if half(entry, 0) == KIND_PTX {
-            if long(entry, 40) & COMPRESSED != 0 {
-                compressed = true;
-            } else if best.as_ref().is_none_or(|(architecture, _)| word(entry, 28) > *architecture) {
-                let text = payload.split(|byte| *byte == 0).next().unwrap_or_default();
-                best = Some((word(entry, 28), String::from_utf8_lossy(text).into_owned()));
+            let architecture = word(entry, 28);
+            if architecture > ARCHITECTURE {
+                newer = true;
+            } else if best.is_none_or(|(other, ..)| architecture > other) {
+                best = Some((architecture, entry, payload));
             }
         }
         rest = &rest[end..];
     }
     match best {
-        Some((_, text)) => Ok(vec![text]),
+        Some((_, entry, payload)) => Ok(vec![text(entry, payload)?]),
         None => {
-            let reason = if compressed { "only compressed PTX: build with --no-compress" } else { "no PTX" };
+            let reason = if newer { "PTX for newer architectures only" } else { "no PTX" };
             log(format_args!("a fat binary with {reason}"));
             Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU)
         }
@@ -218,6 +254,7 @@ mod tests {
             entry(1, 70, 0, b".version 7.0\0\0\0"),
             entry(1, 90, 0, b".version 8.0\0"),
             entry(1, 80, 0, b".version 7.8"),
+            entry(1, 100, 0, b".version 8.6"),
         ]);
         assert_eq!(read(&image), Ok(vec![".version 8.0".to_string()]));
         let address = image.as_ptr().expose_provenance() as u64;
@@ -225,10 +262,40 @@ mod tests {
         assert_eq!(read(&wrapper), Ok(vec![".version 8.0".to_string()]));
     }
 
+    fn packed_entry(flags: u64, payload: &[u8], size: u64) -> Vec<u8> {
+        let mut bytes = entry(1, 90, flags, payload);
+        bytes[16..20].copy_from_slice(&u32::try_from(payload.len()).expect("short").to_le_bytes());
+        bytes[56..64].copy_from_slice(&size.to_le_bytes());
+        bytes
+    }
+
+    /// A zstd frame of one block: its magic, the size of what comes out, and a run of one byte.
+    const FIVE_DOTS: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd, 0x20, 5, 0x2b, 0, 0, b'.'];
+    /// LZ4: one literal, then four more from one place back, then a literal to end with.
+    const FIVE_DOTS_LZ4: &[u8] = &[0x10, b'.', 1, 0, 0x10, 0];
+
+    #[test]
+    fn compressed_ptx_is_unpacked() {
+        assert_eq!(read(&fat(&[packed_entry(ZSTD, FIVE_DOTS, 5)])), Ok(vec![".....".to_string()]));
+        assert_eq!(read(&fat(&[packed_entry(LZ4, FIVE_DOTS_LZ4, 6)])), Ok(vec![".....".to_string()]));
+    }
+
+    #[test]
+    fn what_cannot_be_unpacked_is_no_image() {
+        let invalid = Err(CUresult::CUDA_ERROR_INVALID_IMAGE);
+        for (flags, payload) in [(ZSTD, FIVE_DOTS), (LZ4, FIVE_DOTS_LZ4)] {
+            for size in [0, 4, 7, MOST_TEXT, u64::MAX] {
+                assert_eq!(read(&fat(&[packed_entry(flags, payload, size)])), invalid);
+            }
+            assert_eq!(read(&fat(&[packed_entry(flags, &payload[..3], 5)])), invalid);
+            assert_eq!(read(&fat(&[packed_entry(flags, b"", 5)])), invalid);
+        }
+    }
+
     #[test]
     fn without_readable_ptx_there_is_no_binary() {
         assert_eq!(read(&fat(&[])), Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU));
-        assert_eq!(read(&fat(&[entry(1, 90, 0x2000, b"packed")])), Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU));
+        assert_eq!(read(&fat(&[entry(1, 100, 0, b".version 8.6")])), Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU));
         let mut cut = fat(&[entry(1, 90, 0, b".version 8.0")]);
         let size = cut.len();
         cut[16 + 8..16 + 16].copy_from_slice(&(size as u64).to_le_bytes());
