@@ -2,6 +2,8 @@
 // Nothing is loaded there; a fat binary goes to the driver when the first of its kernels or variables is used.
 #include "driver.h"
 
+#include <cstdio>
+#include <cstdlib>
 #include <deque>
 #include <mutex>
 #include <string>
@@ -61,6 +63,11 @@ CUresult find(const Driver& driver, const Variable& variable, CUdeviceptr* addre
     if (loaded != CUDA_SUCCESS) return loaded;
     const auto get = variable.managed ? driver.cuLibraryGetManaged : driver.cuLibraryGetGlobal;
     return get(address, size, variable.binary->library, variable.name.c_str());
+}
+
+[[noreturn]] void end_without_managed_variables(cudaError_t error) {
+    std::fprintf(stderr, "no managed variables: %s\n", cudaGetErrorName(error));
+    std::exit(1);
 }
 
 }  // namespace
@@ -124,11 +131,12 @@ void __cudaRegisterManagedVar(void** handle, void** host_pointer, char*, const c
     registry().variables[host_pointer] = Variable{binary_of(handle), name, true};
 }
 
-// Called before the program first touches a managed variable.
+// Called before the program first touches a managed variable, which it then does whatever this returns: without an
+// address it has to end.
 char __cudaInitModule(void** handle) {
     cudaError_t error;
     const Driver* const driver = with_context(&error);
-    if (driver == nullptr) return 0;
+    if (driver == nullptr) end_without_managed_variables(error);
     Registry& all = registry();
     const std::lock_guard<std::mutex> guard(all.lock);
     for (const auto& [host_pointer, variable] : all.variables) {
@@ -136,10 +144,7 @@ char __cudaInitModule(void** handle) {
         size_t size;
         if (!variable.managed || variable.binary != binary_of(handle)) continue;
         const CUresult result = find(*driver, variable, &address, &size);
-        if (result != CUDA_SUCCESS) {
-            note(result);
-            return 0;
-        }
+        if (result != CUDA_SUCCESS) end_without_managed_variables(static_cast<cudaError_t>(result));
         *static_cast<void**>(const_cast<void*>(host_pointer)) = reinterpret_cast<void*>(address);
     }
     return 1;
