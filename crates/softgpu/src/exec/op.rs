@@ -2,8 +2,10 @@
 //! with.
 
 mod kinds;
+mod uncommon;
 
 pub(super) use kinds::*;
+pub(super) use uncommon::*;
 
 /// A register's place in its bank.
 pub(super) type Slot = u32;
@@ -313,6 +315,7 @@ pub(super) enum Op {
         a: Slot,
         b: Slot,
     },
+    Uncommon(Box<Uncommon>),
 
     Load(Box<Load>),
     Store(Box<Store>),
