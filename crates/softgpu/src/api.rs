@@ -16,6 +16,7 @@
 )]
 
 mod capture;
+mod cluster;
 mod context;
 mod copy;
 mod device;
@@ -37,11 +38,12 @@ mod occupancy;
 mod pool;
 mod stream;
 mod stream_memory;
+mod tensor_map;
 
 pub(crate) use self::{
-    capture::*, context::*, copy::*, device::*, event::*, external_semaphore::*, function::*, graph::*,
+    capture::*, cluster::*, context::*, copy::*, device::*, event::*, external_semaphore::*, function::*, graph::*,
     graph_executable::*, graph_nodes::*, green_context::*, init::*, launch::*, library::*, link::*, memory::*,
-    memset::*, module::*, occupancy::*, pool::*, stream::*, stream_memory::*,
+    memset::*, module::*, occupancy::*, pool::*, stream::*, stream_memory::*, tensor_map::*,
 };
 
 use crate::boundary::Outcome;

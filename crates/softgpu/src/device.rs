@@ -10,6 +10,10 @@ pub(crate) const WARP: u32 = 32;
 pub(crate) const MOST_THREADS_PER_BLOCK: u32 = 1024;
 pub(crate) const MOST_THREADS_PER_SM: u32 = 2048;
 pub(crate) const MOST_BLOCKS_PER_SM: u32 = 32;
+/// What every device with clusters can run,
+pub(crate) const PORTABLE_BLOCKS_PER_CLUSTER: u32 = 8;
+/// and what this one can where a kernel allows it.
+pub(crate) const MOST_BLOCKS_PER_CLUSTER: u32 = 16;
 pub(crate) const SHARED_PER_BLOCK: u32 = 48 << 10;
 pub(crate) const SHARED_PER_BLOCK_OPTIN: u32 = 227 << 10;
 pub(crate) const SHARED_PER_SM: u32 = 228 << 10;
@@ -103,6 +107,8 @@ pub(crate) fn attribute(attribute: Attribute) -> Option<i32> {
         Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED => 1,
         Attribute::CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED => 1,
         Attribute::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH => 1,
+        Attribute::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH => 1,
+        Attribute::CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED => 1,
         Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED => 1,
         Attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM => 1,
         Attribute::CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED => 1,

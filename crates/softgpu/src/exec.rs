@@ -1,35 +1,42 @@
 //! Kernels: decoded once from PTX, run a warp at a time.
 //!
-//! [`decode`] makes an [`Image`] of modules; a [`Block`] runs one block of a launch, a slice of instructions at a
+//! [`decode`] makes an [`Image`] of modules; a [`Cluster`] runs blocks of a launch, a slice of instructions at a
 //! time. Registers hold a value for each of a warp's 32 lanes, so an instruction is a loop that the compiler makes
 //! vector instructions of. Nothing here knows of contexts, streams or the driver's functions.
 //!
 //! * `op`, `program`: instructions and functions as they are run. `decode` makes them.
-//! * `warp`, `control`, `block`: who runs when. `collective`: what the lanes of a warp do together.
+//! * `warp`, `control`, `block`, `cluster`, `spin`: who runs when. `collective`: what the lanes of a warp do together.
 //! * `lanes`, `compute`, `integer`, `float`, `soft`, `compare`, `convert`, `special`: what registers hold.
-//! * `access`, `atomic`: memory.
+//! * `access`, `atomic`: memory. `rare`, `mbarrier`, `copy`, `tensor_copy`: clusters and asynchronous copies.
 
 mod access;
 mod atomic;
 mod block;
+mod cluster;
 mod collective;
 mod compare;
 mod compute;
 mod control;
 mod convert;
+mod copy;
 mod decode;
 mod float;
 mod integer;
 pub(crate) mod interface;
 mod lanes;
+mod mbarrier;
 mod op;
 mod program;
+mod rare;
 mod soft;
 mod special;
+mod spin;
+mod tensor_copy;
+pub(crate) mod tensor_map;
 #[cfg(test)]
 mod tests;
 mod warp;
 
-pub(crate) use block::Block;
+pub(crate) use cluster::Cluster;
 pub(crate) use decode::decode;
 pub(crate) use program::{Image, Kernel};

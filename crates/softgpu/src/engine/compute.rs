@@ -2,14 +2,14 @@
 //!
 //! Blocks run in slices and take turns, so blocks that wait for other blocks, other kernels or the host make
 //! progress whatever the number of cores. As many blocks of a kernel are on the way at once as would be
-//! resident on the SMs of its lane. A block keeps an SM busy for its modelled time (`sm`); a kernel is complete
+//! resident on the SMs of its lane; a cluster's blocks go together and count as one here. A block keeps an SM busy for its modelled time (`sm`); a kernel is complete
 //! when its last block has ended and that time has passed.
 
 use super::{Done, Fate, complete_at, now};
 use crate::boundary::log;
 use crate::device;
 use crate::exec::interface::{FaultKind, Progress, Shape};
-use crate::exec::{Block, Kernel};
+use crate::exec::{Cluster, Kernel};
 use crate::sm::{self, Lane};
 use detshare_cuda::types::CUresult;
 use std::collections::VecDeque;
@@ -42,7 +42,7 @@ struct Running {
     most_resident: u64,
     next: u64,
     resident: u64,
-    parked: VecDeque<Block>,
+    parked: VecDeque<Cluster>,
     /// When the modelled time of its blocks is over.
     ends: u64,
     number: u64,
@@ -76,8 +76,10 @@ static COMPUTE: LazyLock<&'static Compute> = LazyLock::new(|| {
 /// Has the kernel run; completes it when it is over.
 pub(super) fn start(launch: Launch, done: Arc<Done>, fate: Arc<Fate>) {
     let shape = &launch.shape;
-    let blocks = shape.grid.iter().map(|count| u64::from(*count)).product();
+    let blocks = shape.clusters().iter().map(|count| u64::from(*count)).product();
+    let cluster: u64 = shape.cluster_size().iter().map(|count| u64::from(*count)).product();
     let most_resident = u64::from(resident_per_sm(&launch)).max(1) * launch.lane.sms().len() as u64;
+    let most_resident = (most_resident / cluster.max(1)).max(1);
     let mut kernels = lock();
     let number = kernels.next_number;
     kernels.next_number += 1;
@@ -112,7 +114,7 @@ fn lock() -> MutexGuard<'static, Kernels> {
 struct Share {
     launch: Arc<Launch>,
     number: u64,
-    parked: Option<Block>,
+    parked: Option<Cluster>,
     fresh: std::ops::Range<u64>,
 }
 
@@ -153,7 +155,7 @@ fn work(compute: &'static Compute) {
 struct Ran {
     number: u64,
     finished: u64,
-    parked: Vec<Block>,
+    parked: Vec<Cluster>,
     ends: u64,
     fault: Option<CUresult>,
     idle: bool,
@@ -184,14 +186,15 @@ fn run(share: Share) -> Ran {
     ran
 }
 
-fn new_block(launch: &Launch, index: u64) -> Block {
-    let [x, y, _] = launch.shape.grid.map(u64::from);
+fn new_block(launch: &Launch, index: u64) -> Cluster {
+    let [x, y, _] = launch.shape.clusters().map(u64::from);
     #[allow(clippy::cast_possible_truncation, reason = "each part is below a 32-bit extent of the grid")]
     let index_3d = [(index % x) as u32, (index / x % y) as u32, (index / (x * y)) as u32];
+    let blocks: u64 = launch.shape.cluster_size().iter().map(|count| u64::from(*count)).product();
     let sms = launch.lane.sms();
     #[allow(clippy::cast_possible_truncation, reason = "below the number of SMs")]
-    let sm = sms[(index % sms.len() as u64) as usize];
-    Block::new(&launch.kernel, &launch.shape, index_3d, sm)
+    let sm = |rank: u32| sms[((index * blocks + u64::from(rank)) % sms.len() as u64) as usize];
+    Cluster::new(&launch.kernel, &launch.shape, index_3d, sm)
 }
 
 /// What a GPU reports.

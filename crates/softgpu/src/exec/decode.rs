@@ -4,7 +4,10 @@
 //! instruction that cannot be run does not make its module useless: its kernel says so and the others run.
 
 mod arithmetic;
+mod asynchronous;
+mod atomics;
 mod body;
+mod cluster;
 mod comparison;
 mod control;
 mod data;
@@ -45,7 +48,10 @@ pub(crate) fn decode(
         let (source, lines) = &sources[*module];
         bodies.push(body::decode(&linked, *module, function, source, lines)?);
     }
-    let reach: Vec<Reach> = (0..bodies.len()).map(|start| Reach::of(&bodies, start)).collect();
+    // Addresses go from kernel to kernel through memory, so a call of one may lead to any function that has one.
+    let mut addressed = data::functions_in_variables(&linked);
+    addressed.extend(bodies.iter().flat_map(|body| &body.taken));
+    let reach: Vec<Reach> = (0..bodies.len()).map(|start| Reach::of(&bodies, start, &addressed)).collect();
     let mut kernels = HashMap::new();
     let mut described = Vec::new();
     for (number, (module, function)) in linked.functions.iter().enumerate() {
@@ -95,7 +101,7 @@ struct Reach {
 }
 
 impl Reach {
-    fn of(bodies: &[Body], start: usize) -> Self {
+    fn of(bodies: &[Body], start: usize, addressed: &BTreeSet<u32>) -> Self {
         let start = u32::try_from(start).unwrap_or(u32::MAX);
         let mut reach = Self { functions: BTreeSet::from([start]), shared: BTreeSet::new(), unsupported: None };
         // Functions whose address is taken may be called, but then the call itself says what is missing.
@@ -113,7 +119,8 @@ impl Reach {
                     called.push((*callee, is_called));
                 }
             }
-            for taken in &body.taken {
+            let maybe_called = if body.calls_addresses { addressed } else { &body.taken };
+            for taken in maybe_called {
                 if reach.functions.insert(*taken) {
                     called.push((*taken, false));
                 }
@@ -172,11 +179,14 @@ fn properties(
     let parameter_bytes = parameters.iter().map(|parameter| parameter.offset + parameter.size).max().unwrap_or(0);
     let directive = |name: &str| function.directives.iter().find(|directive| directive.name == name);
     let product = |arguments: &[u32]| arguments.iter().fold(1u32, |product, size| product.saturating_mul(*size));
-    let required_block = directive("reqntid").map(|directive| {
-        let mut sizes = [1; 3];
-        sizes.iter_mut().zip(&directive.arguments).for_each(|(size, argument)| *size = *argument);
-        sizes
-    });
+    let sizes = |name: &str| {
+        directive(name).map(|directive| {
+            let mut sizes = [1; 3];
+            sizes.iter_mut().zip(&directive.arguments).for_each(|(size, argument)| *size = *argument);
+            sizes
+        })
+    };
+    let required_block = sizes("reqntid");
     let registers = reach.functions.iter().filter_map(|number| bodies.get(*number as usize)).map(|body| body.registers);
     let target = module.targets.iter().find_map(|target| {
         let digits: String = target.strip_prefix("sm_")?.chars().take_while(char::is_ascii_digit).collect();
@@ -195,5 +205,8 @@ fn properties(
         required_block,
         unsupported: reach.unsupported.clone(),
         target: target.unwrap_or_default(),
+        required_cluster: sizes("reqnctapercluster").filter(|sizes| sizes.iter().all(|size| *size > 0)),
+        needs_cluster: directive("explicitcluster").is_some(),
+        most_blocks_in_cluster: directive("maxclusterrank").and_then(|found| found.arguments.first().copied()),
     }
 }

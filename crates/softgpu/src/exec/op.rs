@@ -2,8 +2,10 @@
 //! with.
 
 mod kinds;
+mod rare;
 
 pub(super) use kinds::*;
+pub(super) use rare::*;
 
 /// A register's place in its bank.
 pub(super) type Slot = u32;
@@ -357,6 +359,7 @@ pub(super) enum Op {
     ActiveMask {
         d: Slot,
     },
+    Rare(Box<Rare>),
     /// What decode has no meaning for.
     Unsupported,
 }

@@ -86,6 +86,12 @@ impl<'a> Builder<'a> {
                 Ok(Op::Sleep { a: self.source(a, ScalarType::U32)? })
             }
             "bar" | "barrier" => self.barrier(i, m),
+            "mapa" => self.map_address(i, m),
+            "getctarank" => self.block_rank(i, m),
+            "mbarrier" => self.mbarrier(i, m),
+            "cp" => self.copy(i, m),
+            "tensormap" => self.tensor_map(i, m),
+            "alloca" | "stacksave" | "stackrestore" => self.stack(i, m),
             "shfl" => self.shuffle(i, m),
             "vote" => self.vote(i, m),
             "match" => self.matching(i, m),
@@ -385,6 +391,9 @@ impl<'a> Builder<'a> {
         let ty = m.ty()?;
         m.finish()?;
         let [d, a] = [nth(i, 0)?, nth(i, 1)?];
+        if ty == ScalarType::B128 {
+            return self.move_128(d, a);
+        }
         if ty == ScalarType::Pred {
             let a = self.condition(a)?;
             return Ok(Op::MovePredicate { d: self.predicate(d)?, a });
@@ -414,7 +423,6 @@ impl<'a> Builder<'a> {
                 let parts: Decoded<Vec<_>> = parts.iter().map(|from| self.value(from, part)).collect();
                 Ok(Op::Pack { d: self.register(d, ty)?, bits, parts: parts?.into() })
             }
-            _ if ty.size() > 8 => Err(Refusal::Unsupported),
             _ => {
                 let a = self.source(a, ty)?;
                 let d = self.destination(d, ty)?;

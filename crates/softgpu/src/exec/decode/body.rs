@@ -27,6 +27,8 @@ pub(super) struct Body {
     pub(super) calls: BTreeSet<u32>,
     /// and those whose addresses it takes.
     pub(super) taken: BTreeSet<u32>,
+    /// Whether it calls what an address says.
+    pub(super) calls_addresses: bool,
     /// Shared variables that it uses.
     pub(super) shared: BTreeSet<u32>,
 }
@@ -112,6 +114,7 @@ pub(super) fn decode(
         unsupported: None,
         calls: BTreeSet::new(),
         taken: BTreeSet::new(),
+        calls_addresses: false,
         shared: BTreeSet::new(),
     };
     let mut builder = Builder {
@@ -334,6 +337,11 @@ impl<'a> Builder<'a> {
         if ty == ScalarType::Pred {
             return Symbol::Predicate(self.fresh_predicate());
         }
+        if ty == ScalarType::B128 {
+            let first = self.fresh_wide();
+            self.fresh_wide();
+            return Symbol::Vector(Reg::Wide(first), 2);
+        }
         Symbol::Register(self.fresh(ty))
     }
 
@@ -452,6 +460,11 @@ impl<'a> Builder<'a> {
     /// Notes that a function's address is taken.
     pub(super) fn takes(&mut self, number: u32) {
         self.body.taken.insert(number);
+    }
+
+    /// Notes that whatever an address says is called.
+    pub(super) fn calls_addresses(&mut self) {
+        self.body.calls_addresses = true;
     }
 
     /// Adds an instruction without a condition.

@@ -46,7 +46,7 @@ fn nothing_low(address: u64, _bytes: u64) -> bool {
 fn accesses_stay_where_memory_is() {
     let image = image(&module("mov.u64 %rd1, 64; st.global.u32 [%rd1], 1;"));
     let shape = shape([1; 3], [32, 1, 1], 0, &[0, 0]);
-    let mut block = Block::with_memory(&image.kernels["k"], &shape, [0; 3], 0, nothing_low);
+    let mut block = Cluster::with_memory(&image.kernels["k"], &shape, [0; 3], |_| 0, nothing_low);
     let Progress::Fault(fault) = block.run(SLICE) else { panic!("no fault") };
     assert_eq!(fault.kind, FaultKind::IllegalAddress);
     assert!(fault.place.contains("0x40"), "{}", fault.place);
