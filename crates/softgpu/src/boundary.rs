@@ -57,10 +57,15 @@ pub(crate) fn log(text: Arguments<'_>) {
     let asked =
         ASKED.get_or_init(|| std::env::var_os("DETSHARE_LOG").is_some_and(|value| !value.is_empty() && value != "0"));
     if *asked {
-        let line = format!("detshare-softgpu[{}]: {text}\n", std::process::id());
-        // A closed standard error is not the program's problem.
-        let _ = std::io::stderr().write_all(line.as_bytes());
+        tell(text);
     }
+}
+
+/// One line on standard error, whoever asked: what a person has to know who looks for a mistake in a program.
+pub(crate) fn tell(text: Arguments<'_>) {
+    let line = format!("detshare-softgpu[{}]: {text}\n", std::process::id());
+    // A closed standard error is not the program's problem.
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// Writes a result where the program wants it.

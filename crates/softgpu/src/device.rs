@@ -1,5 +1,6 @@
 //! The one device: what it says of itself, and what the environment makes of it.
 
+use crate::check::Check;
 use detshare_cuda::types::CUdevice_attribute as Attribute;
 use std::sync::OnceLock;
 
@@ -33,6 +34,8 @@ pub(crate) struct Settings {
     pub(crate) memory: u64,
     /// How much faster than the model's GPU the device is.
     pub(crate) speed: f64,
+    /// Whether kernels are checked, and what becomes of those that do something wrong.
+    pub(crate) check: Option<Check>,
 }
 
 /// The settings, read once.
@@ -42,6 +45,7 @@ pub(crate) fn settings() -> &'static Settings {
         sms: number("DETSHARE_SOFTGPU_SMS").filter(|sms| (1..=1024).contains(sms)).unwrap_or(132),
         memory: text("DETSHARE_SOFTGPU_MEMORY").and_then(|text| bytes(&text)).unwrap_or(139 << 30),
         speed: number("DETSHARE_SOFTGPU_SPEED").filter(|speed| *speed > 0.0).unwrap_or(1.0),
+        check: Check::from_environment(),
     })
 }
 

@@ -38,10 +38,10 @@ impl Fate {
         }
     }
 
-    /// The first error stays.
-    pub(crate) fn poison(&self, code: CUresult) {
+    /// The first error stays; whether this is it.
+    pub(crate) fn poison(&self, code: CUresult) -> bool {
         // Pairs with the acquire in `check`.
-        let _ = self.0.compare_exchange(0, code.0, Ordering::Release, Ordering::Relaxed);
+        self.0.compare_exchange(0, code.0, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 }
 

@@ -8,10 +8,12 @@
 //! * `warp`, `control`, `block`, `cluster`, `spin`: who runs when. `collective`: what the lanes of a warp do together.
 //! * `lanes`, `compute`, `integer`, `float`, `soft`, `compare`, `convert`, `special`: what registers hold.
 //! * `access`, `atomic`: memory. `rare`, `mbarrier`, `copy`, `tensor_copy`: clusters and asynchronous copies.
+//! * `check`: what programs do wrong without a fault, found where they ask for it. `line_table`: where the code came from.
 
 mod access;
 mod atomic;
 mod block;
+mod check;
 mod cluster;
 mod collective;
 mod compare;
@@ -24,7 +26,9 @@ mod float;
 mod integer;
 pub(crate) mod interface;
 mod lanes;
+mod line_table;
 mod mbarrier;
+mod nearby;
 mod op;
 mod program;
 mod rare;
@@ -37,6 +41,7 @@ pub(crate) mod tensor_map;
 mod tests;
 mod warp;
 
+pub(crate) use check::{Finding, FindingKind};
 pub(crate) use cluster::Cluster;
-pub(crate) use decode::decode;
+pub(crate) use decode::{decode, decode_checked};
 pub(crate) use program::{Image, Kernel};

@@ -11,6 +11,7 @@
 //!   looked up ([`handle`](crate)), so one that was destroyed is an error and never a crash.
 //! * `engine`: work in order. Everything that a stream runs is a job with the completions that it waits for;
 //!   streams, events and the legacy stream's implicit order are nothing but such dependencies.
+//! * `check`: what kernels were found to do wrong, told once.
 //! * `exec`: kernels, decoded once from PTX and run a warp at a time.
 //! * `memory`: device memory. Device addresses are host addresses of one large reserved range.
 //! * `sm`: the device's SMs, in memory that all processes of the user share, each busy for the modelled time of
@@ -18,10 +19,12 @@
 //!
 //! Environment: `DETSHARE_SOFTGPU_SMS` (132), `DETSHARE_SOFTGPU_MEMORY` (bytes, or with `MiB`/`GiB`; 139 GiB),
 //! `DETSHARE_SOFTGPU_SPEED` (1: as fast as the model of an H200; 0.001 makes a microsecond a millisecond),
-//! `DETSHARE_LOG`.
+//! `DETSHARE_LOG`, and for the checker `DETSHARE_SOFTGPU_CHECK`, `DETSHARE_SOFTGPU_CHECK_LIMIT` and
+//! `DETSHARE_SOFTGPU_CHECK_EXIT` (`check`).
 
 mod api;
 mod boundary;
+mod check;
 mod context;
 mod device;
 mod engine;

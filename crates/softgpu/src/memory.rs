@@ -7,9 +7,11 @@
 pub(crate) mod access;
 mod arena;
 mod host;
+mod nearby;
 
 mod constant;
 
 pub(crate) use arena::{allocate, device_range, free, free_bytes};
 pub(crate) use constant::{add_constant, is_constant, remove_constant};
 pub(crate) use host::{HostRange, host_range, pin, unpin};
+pub(crate) use nearby::{Whereabouts, nearby, whereabouts};

@@ -89,7 +89,8 @@ impl Module {
         }
         let mut allocations = Vec::new();
         let mut out_of_memory = false;
-        let decoded = exec::decode(&parsed, &mut |placement| {
+        let decode = if crate::device::settings().check.is_some() { exec::decode_checked } else { exec::decode };
+        let decoded = decode(&parsed, &mut |placement| {
             let address = memory::allocate(placement.size.max(placement.align));
             if address.is_none() {
                 log(format_args!("no device memory for {} ({} bytes)", placement.name, placement.size));

@@ -6,9 +6,10 @@
 //! when its last block has ended and that time has passed.
 
 use super::{Done, Fate, complete_at, now};
-use crate::boundary::log;
+use crate::boundary::tell;
+use crate::check;
 use crate::device;
-use crate::exec::interface::{FaultKind, Progress, Shape};
+use crate::exec::interface::{Fault, FaultKind, Progress, Shape};
 use crate::exec::{Cluster, Kernel};
 use crate::sm::{self, Lane};
 use detshare_cuda::types::CUresult;
@@ -157,7 +158,7 @@ struct Ran {
     finished: u64,
     parked: Vec<Cluster>,
     ends: u64,
-    fault: Option<CUresult>,
+    fault: Option<Fault>,
     idle: bool,
 }
 
@@ -166,7 +167,9 @@ fn run(share: Share) -> Ran {
     let mut ran = Ran { number: share.number, finished: 0, parked: Vec::new(), ends: 0, fault: None, idle: false };
     let fresh = share.fresh.map(|index| new_block(&launch, index));
     for mut block in share.parked.into_iter().chain(fresh) {
-        match block.run(SLICE) {
+        let progress = block.run(SLICE);
+        let progress = if block.is_checked() { checked(&launch, &mut block, progress) } else { progress };
+        match progress {
             Progress::Finished => {
                 ran.finished += 1;
                 ran.ends = ran.ends.max(launch.lane.occupy(sm::modelled_ns(block.warp_instructions())));
@@ -177,8 +180,7 @@ fn run(share: Share) -> Ran {
                 ran.parked.push(block);
             }
             Progress::Fault(fault) => {
-                log(format_args!("{:?}: {}", fault.kind, fault.place));
-                ran.fault = Some(code(fault.kind));
+                ran.fault = Some(fault);
                 break;
             }
         }
@@ -197,6 +199,32 @@ fn new_block(launch: &Launch, index: u64) -> Cluster {
     Cluster::new(&launch.kernel, &launch.shape, index_3d, sm)
 }
 
+/// Tells what was found in a block so far; it is a fault where that is asked for.
+fn checked(launch: &Launch, block: &mut Cluster, progress: Progress) -> Progress {
+    let findings = block.take_findings();
+    let (Some(asked), Some(first)) = (device::settings().check, findings.first()) else { return progress };
+    let place = first.words.clone();
+    check::report(asked, &launch.kernel.properties.name, findings);
+    if asked.fails && !matches!(progress, Progress::Fault(_)) {
+        Progress::Fault(Fault { kind: FaultKind::Finding, place })
+    } else {
+        progress
+    }
+}
+
+/// What people call it.
+fn title(kind: FaultKind) -> &'static str {
+    match kind {
+        FaultKind::IllegalAddress => "illegal address",
+        FaultKind::MisalignedAddress => "misaligned address",
+        FaultKind::Trap => "trap",
+        FaultKind::InvalidProgramCounter => "invalid program counter",
+        FaultKind::StackOverflow => "stack overflow",
+        FaultKind::Deadlock => "deadlock",
+        FaultKind::Finding => "ended by the checker",
+    }
+}
+
 /// What a GPU reports.
 fn code(kind: FaultKind) -> CUresult {
     match kind {
@@ -204,7 +232,7 @@ fn code(kind: FaultKind) -> CUresult {
         FaultKind::MisalignedAddress => CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
         FaultKind::InvalidProgramCounter => CUresult::CUDA_ERROR_INVALID_PC,
         FaultKind::StackOverflow => CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR,
-        FaultKind::Trap | FaultKind::Deadlock => CUresult::CUDA_ERROR_LAUNCH_FAILED,
+        FaultKind::Trap | FaultKind::Deadlock | FaultKind::Finding => CUresult::CUDA_ERROR_LAUNCH_FAILED,
     }
 }
 
@@ -242,8 +270,10 @@ impl Kernels {
         kernel.resident -= ran.finished;
         kernel.ends = kernel.ends.max(ran.ends);
         kernel.parked.extend(ran.parked);
-        if let Some(code) = ran.fault {
-            kernel.fate.poison(code);
+        if let Some(fault) = ran.fault {
+            if kernel.fate.poison(code(fault.kind)) {
+                tell(format_args!("{}: {}", title(fault.kind), fault.place));
+            }
             return Some((0, self.running.swap_remove(index).done));
         }
         if kernel.next == kernel.blocks && kernel.resident == 0 {

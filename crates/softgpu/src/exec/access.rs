@@ -134,6 +134,19 @@ pub(super) struct BadAccess {
     pub(super) kind: FaultKind,
 }
 
+impl BadAccess {
+    /// With the address as the instruction has it, where that is a generic one.
+    fn generic(self, space: Space) -> Self {
+        let window = match space {
+            Space::Shared => SHARED_WINDOW,
+            Space::Local => LOCAL_WINDOW,
+            Space::Parameters => PARAMETER_WINDOW,
+            Space::Global | Space::Generic => 0,
+        };
+        Self { address: self.address.wrapping_add(window), ..self }
+    }
+}
+
 impl Local {
     /// Makes a lane's memory at least that large. New memory is zero.
     pub(super) fn grow(&mut self, lane: usize, bytes: usize) {
@@ -225,7 +238,7 @@ pub(super) fn by_space(
                 at[lane] = within;
             }
         }
-        access(space, at, together)?;
+        access(space, at, together).map_err(|bad| bad.generic(space))?;
         left &= !together;
     }
     Ok(())

@@ -1,10 +1,13 @@
 //! One block of a launch: its warps, its shared memory, its barriers.
 
+use super::check::{Checker, Finding};
 use super::cluster::Common;
 use super::interface::{Fault, FaultKind, Progress, Shape};
+use super::lanes::lanes_of;
 use super::program::{Kernel, RESERVED_SHARED};
 use super::special;
 use super::warp::Warp;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Barriers of a block.
@@ -31,6 +34,8 @@ pub(super) struct Surroundings {
     pub(super) stirred: bool,
     /// Whether kernels may access all bytes from an address on.
     pub(super) is_mapped: fn(u64, u64) -> bool,
+    /// None where nothing is checked.
+    pub(super) checker: Option<Box<Checker>>,
 }
 
 /// What has come to a barrier since it last opened, besides the lanes that wait there.
@@ -94,9 +99,14 @@ impl Block {
             live: 0,
             stirred: false,
             is_mapped,
+            checker: None,
         };
         let threads = surroundings.threads();
         surroundings.live = threads;
+        if let Some(checks) = &kernel.program.checks {
+            let bytes = surroundings.shared.len();
+            surroundings.checker = Some(Checker::new(checks, threads, bytes, crate::memory::whereabouts));
+        }
         let warps = (0..threads.div_ceil(32)).map(|number| {
             let lanes = match threads - number * 32 {
                 some @ 1..32 => (1 << some) - 1,
@@ -162,6 +172,15 @@ impl Block {
         }
     }
 
+    pub(super) fn is_checked(&self) -> bool {
+        self.surroundings.checker.is_some()
+    }
+
+    /// What the checker has found since it was last asked.
+    pub(super) fn take_findings(&mut self) -> Vec<Finding> {
+        self.surroundings.checker.as_mut().map(|checker| checker.take_findings()).unwrap_or_default()
+    }
+
     /// Instructions so far, counted once for a warp.
     pub(super) fn warp_instructions(&self) -> u64 {
         self.warps.iter().map(|warp| warp.warp_instructions).sum()
@@ -199,6 +218,10 @@ impl Block {
                 }
             };
             if open {
+                if let Some(mut checker) = surroundings.checker.take() {
+                    checker.opens(surroundings, &self.warps, number, state.threads.is_none());
+                    surroundings.checker = Some(checker);
+                }
                 surroundings.barriers[number] = BarrierState::default();
                 for warp in &mut self.warps {
                     warp.release(&surroundings.kernel.program, number, state.held, state.asked);
@@ -207,19 +230,30 @@ impl Block {
         }
     }
 
+    /// Who waits where, for a block that cannot go on.
     pub(super) fn deadlock(&self) -> Fault {
-        let name = &self.surroundings.kernel.properties.name;
-        let [x, y, z] = self.surroundings.index;
-        let at_cluster = self.warps.iter().any(|warp| warp.at_cluster.waiting != 0);
-        let waiting: Vec<_> = (0..BARRIERS)
-            .filter(|number| self.warps.iter().any(|warp| warp.at_barrier[*number] != 0))
-            .map(|number| number.to_string())
-            .chain(at_cluster.then(|| "the cluster's".to_string()))
+        let surroundings = &self.surroundings;
+        let name = &surroundings.kernel.properties.name;
+        let mut places: BTreeMap<(u32, u32), (u32, [u32; 3])> = BTreeMap::new();
+        for warp in &self.warps {
+            for lane in lanes_of(warp.alive) {
+                let at = (warp.frames[warp.frame[lane] as usize].function, warp.pc[lane]);
+                places.entry(at).or_insert((0, surroundings.thread(warp.number, lane))).0 += 1;
+            }
+        }
+        let waiting: Vec<_> = places
+            .iter()
+            .map(|((function, pc), (count, [x, y, z]))| {
+                let instruction = surroundings.kernel.program.functions[*function as usize].described(*pc, name);
+                format!("{count} from thread ({x}, {y}, {z}) on at {instruction}")
+            })
             .collect();
+        let [x, y, z] = surroundings.index;
+        let ended = surroundings.threads() - surroundings.live;
         let place = format!(
-            "kernel {name}, block ({x}, {y}, {z}): all {} threads left wait for others (barriers: {})",
-            self.surroundings.live,
-            waiting.join(", "),
+            "kernel {name}, block ({x}, {y}, {z}): all {} threads left wait for others, {ended} have ended: {}",
+            surroundings.live,
+            waiting.join("; "),
         );
         Fault { kind: FaultKind::Deadlock, place }
     }

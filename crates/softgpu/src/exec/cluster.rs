@@ -4,6 +4,7 @@
 //! no locks: it goes from block to block with the turn.
 
 use super::block::Block;
+use super::check::Finding;
 use super::interface::{Fault, Progress, Shape};
 use super::lanes::lanes_of;
 use super::program::Kernel;
@@ -105,7 +106,9 @@ impl AtCluster {
 impl Warp {
     /// Lets lanes go whose cluster's barrier has opened.
     pub(super) fn release_from_cluster(&mut self, common: &Common) {
-        self.ready |= self.at_cluster.release(common);
+        let released = self.at_cluster.release(common);
+        lanes_of(released).for_each(|lane| self.pc[lane] += 1);
+        self.ready |= released;
     }
 }
 
@@ -227,6 +230,15 @@ impl Cluster {
         if let Some(shared) = with_memory.shared.get_mut(rank) {
             core::mem::swap(shared, &mut surroundings.shared);
         }
+    }
+
+    pub(crate) fn is_checked(&self) -> bool {
+        self.blocks.iter().any(Block::is_checked)
+    }
+
+    /// What the checker has found since it was last asked.
+    pub(crate) fn take_findings(&mut self) -> Vec<Finding> {
+        self.blocks.iter_mut().flat_map(Block::take_findings).collect()
     }
 
     /// Instructions so far, counted once for a warp.

@@ -290,6 +290,9 @@ impl Warp {
             self.at_barrier[number as usize] |= lanes;
             self.ready &= !lanes;
         }
+        if let Some(checker) = &mut block.checker {
+            checker.arrive(number as usize, self.number);
+        }
         block.stirred = true;
         Ok(())
     }

@@ -7,17 +7,21 @@ mod arithmetic;
 mod asynchronous;
 mod atomics;
 mod body;
+mod checked;
 mod cluster;
 mod comparison;
 mod control;
 mod data;
 mod error;
 mod float;
+#[cfg(test)]
+mod forms;
 mod link;
 mod memory;
 mod modifiers;
 mod opcodes;
 mod operands;
+mod source;
 mod warp_wide;
 
 pub(crate) use error::DecodeError;
@@ -27,6 +31,7 @@ use super::program::{Image, Kernel, Program, RESERVED_SHARED};
 use body::Body;
 use detshare_ptx::ast::{Function, FunctionKind, Linkage, Module};
 use link::Linked;
+use source::SourceText;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -38,15 +43,29 @@ pub(crate) fn decode(
     modules: &[(Module, &str)],
     place: &mut dyn FnMut(&Placement<'_>) -> Option<u64>,
 ) -> Result<Image, DecodeError> {
+    decode_as_asked(modules, place, false)
+}
+
+/// As [`decode`], with every instruction that touches memory seen by the checker.
+pub(crate) fn decode_checked(
+    modules: &[(Module, &str)],
+    place: &mut dyn FnMut(&Placement<'_>) -> Option<u64>,
+) -> Result<Image, DecodeError> {
+    decode_as_asked(modules, place, true)
+}
+
+fn decode_as_asked(
+    modules: &[(Module, &str)],
+    place: &mut dyn FnMut(&Placement<'_>) -> Option<u64>,
+    check: bool,
+) -> Result<Image, DecodeError> {
     let mut linked = Linked::collect(modules)?;
     linked.place(place)?;
     data::initialise(&linked)?;
-    let sources: Vec<(Arc<str>, Vec<u32>)> =
-        modules.iter().map(|(_, source)| (Arc::from(*source), line_starts(source))).collect();
+    let sources: Vec<SourceText> = modules.iter().map(|(module, source)| SourceText::new(module, source)).collect();
     let mut bodies = Vec::with_capacity(linked.functions.len());
     for (module, function) in &linked.functions {
-        let (source, lines) = &sources[*module];
-        bodies.push(body::decode(&linked, *module, function, source, lines)?);
+        bodies.push(body::decode(&linked, *module, function, &sources[*module])?);
     }
     // Addresses go from kernel to kernel through memory, so a call of one may lead to any function that has one.
     let mut addressed = data::functions_in_variables(&linked);
@@ -62,7 +81,9 @@ pub(crate) fn decode(
             described.push((number, properties, shared.offsets));
         }
     }
-    let program = Arc::new(Program { functions: bodies.into_iter().map(|body| body.function).collect() });
+    let mut functions: Vec<_> = bodies.into_iter().map(|body| body.function).collect();
+    let checks = check.then(|| checked::wrap(&mut functions));
+    let program = Arc::new(Program { functions, checks });
     for (number, properties, shared) in described {
         let name = properties.name.clone();
         let function = u32::try_from(number).unwrap_or(u32::MAX);
@@ -85,12 +106,6 @@ pub(crate) fn decode(
         }
     }
     Ok(Image { kernels, globals })
-}
-
-/// Where each line starts.
-fn line_starts(source: &str) -> Vec<u32> {
-    let after_newlines = source.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
-    core::iter::once(0).chain(after_newlines).map(|at| u32::try_from(at).unwrap_or(u32::MAX)).collect()
 }
 
 /// What a kernel comes to, through all the calls that it can make.

@@ -174,4 +174,6 @@ pub(crate) enum FaultKind {
     StackOverflow,
     /// All threads wait for each other for ever.
     Deadlock,
+    /// The checker found something, and the user wants that to end the kernel.
+    Finding,
 }

@@ -362,4 +362,14 @@ pub(super) enum Op {
     Rare(Box<Rare>),
     /// What decode has no meaning for.
     Unsupported,
+    /// Something that the checker sees before it happens.
+    Checked(Box<Checked>),
+}
+
+/// An instruction that is checked.
+#[derive(Debug, Clone)]
+pub(super) struct Checked {
+    /// Its number among all that are checked.
+    pub(super) site: u32,
+    pub(super) op: Op,
 }

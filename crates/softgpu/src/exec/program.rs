@@ -1,6 +1,8 @@
 //! Decoded code.
 
+use super::check::Checks;
 use super::interface::{Global, KernelProperties};
+use super::line_table::{LineTable, Origin};
 use super::op::{Instruction, Place, Slot, Special};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -43,6 +45,8 @@ pub(crate) struct Kernel {
 #[derive(Debug, Default)]
 pub(super) struct Program {
     pub(super) functions: Vec<Function>,
+    /// What the checker knows of it; None where nothing is checked.
+    pub(super) checks: Option<Checks>,
 }
 
 /// A function or the body of a kernel.
@@ -54,6 +58,7 @@ pub(super) struct Function {
     /// Where each instruction stands.
     pub(super) spans: Vec<Source>,
     pub(super) source: Arc<str>,
+    pub(super) lines: LineTable,
     /// Registers of each kind.
     pub(super) narrow: u32,
     pub(super) wide: u32,
@@ -73,6 +78,8 @@ pub(super) struct Source {
     pub(super) start: u32,
     pub(super) end: u32,
     pub(super) line: u32,
+    /// What it was compiled from, in the function's [`LineTable`].
+    pub(super) origin: Origin,
 }
 
 impl Function {
@@ -81,6 +88,15 @@ impl Function {
         let source = self.spans.get(pc as usize).copied().unwrap_or_default();
         let text = self.source.get(source.start as usize..source.end as usize).unwrap_or_default();
         (text.trim_end_matches(';'), source.line)
+    }
+
+    /// An instruction for people: its text, its line, and what it was compiled from where that is known.
+    pub(super) fn described(&self, pc: u32, kernel: &str) -> String {
+        let (text, line) = self.text(pc);
+        let within = if self.name == *kernel { String::new() } else { format!(" of function {}", self.name) };
+        let origin = self.spans.get(pc as usize).and_then(|source| self.lines.describe(source.origin));
+        let origin = origin.map(|origin| format!(" ({origin})")).unwrap_or_default();
+        format!("'{text}'{within}, line {line}{origin}")
     }
 }
 

@@ -39,6 +39,7 @@ impl Warp {
                     return Ok(Next::Following);
                 }
                 self.set_pc(group.mask, group.pc + 1);
+                self.set_pc(waiting, group.pc);
                 self.ready &= !waiting;
                 return Ok(Next::Apart);
             }

@@ -11,6 +11,7 @@ mod asynchronous;
 mod atomics;
 mod basics;
 mod calls;
+mod checks;
 mod clusters;
 mod collectives;
 mod conversions;
@@ -22,6 +23,7 @@ mod integers;
 mod memory;
 mod scheduling;
 
+use super::decode::decode_checked;
 use super::interface::{Fault, Placement, Progress, Shape};
 use super::{Cluster, Image, Kernel, decode};
 use std::sync::Arc;
@@ -35,6 +37,10 @@ fn image(source: &str) -> Image {
 }
 
 fn try_image(sources: &[&str]) -> Result<Image, decode::DecodeError> {
+    decoded(sources, false)
+}
+
+fn decoded(sources: &[&str], check: bool) -> Result<Image, decode::DecodeError> {
     let modules: Vec<_> = sources
         .iter()
         .map(|source| (detshare_ptx::parse(source).unwrap_or_else(|error| panic!("{error}\n{source}")), *source))
@@ -43,7 +49,7 @@ fn try_image(sources: &[&str]) -> Result<Image, decode::DecodeError> {
         let words = usize::try_from(placement.size.div_ceil(16)).ok()? + 1;
         Some(vec![0u128; words].leak().as_mut_ptr().expose_provenance() as u64)
     };
-    decode(&modules, &mut place)
+    if check { decode_checked(&modules, &mut place) } else { decode(&modules, &mut place) }
 }
 
 /// A module with one kernel named `k` whose parameters are the addresses `out` and `in`, which are in `%out` and

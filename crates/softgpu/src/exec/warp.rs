@@ -13,7 +13,7 @@ use super::lanes::{LANES, Registers, lanes_of, mask_of};
 use super::op::{Instruction, Op};
 use super::program::Program;
 use super::spin::{Look, Spin};
-use super::{atomic, compute, special};
+use super::{atomic, compute, nearby, special};
 use crate::memory::is_constant;
 use core::sync::atomic::{Ordering, fence};
 
@@ -255,6 +255,10 @@ impl Warp {
                     Next::Following => {}
                     Next::Apart => return Ok(()),
                 },
+                Op::Checked(checked) => match self.checked(program, block, group, checked, active, budget)? {
+                    Next::Following => {}
+                    Next::Apart => return Ok(()),
+                },
                 Op::BranchTable { .. }
                 | Op::Call(_)
                 | Op::Return
@@ -287,7 +291,7 @@ impl Warp {
         }
     }
 
-    fn access(
+    pub(super) fn access(
         &mut self,
         program: &Program,
         block: &mut Surroundings,
@@ -313,7 +317,12 @@ impl Warp {
             }
             None => self.spin.has_written(op),
         }
-        result.map_err(|bad| self.bad_access(program, block, group, bad))
+        result.map_err(|bad| {
+            let address = bad.address;
+            let mut fault = self.bad_access(program, block, group, bad);
+            fault.place += &nearby::describe(block, address, op);
+            fault
+        })
     }
 
     /// An access that ends the kernel, in words.
@@ -342,14 +351,12 @@ impl Warp {
         what: &str,
     ) -> Box<Fault> {
         let function = &program.functions[self.frames[group.frame].function as usize];
-        let (text, line) = function.text(group.pc);
         let kernel = &block.kernel.properties.name;
-        let within = if function.name == *kernel { String::new() } else { format!(" of function {}", function.name) };
+        let instruction = function.described(group.pc, kernel);
         let [block_x, block_y, block_z] = block.index;
         let [x, y, z] = block.thread(self.number, lane);
         let place = format!(
-            "kernel {kernel}, block ({block_x}, {block_y}, {block_z}), thread ({x}, {y}, {z}): {what} in '{text}'{within}, \
-             line {line}"
+            "kernel {kernel}, block ({block_x}, {block_y}, {block_z}), thread ({x}, {y}, {z}): {what} in {instruction}"
         );
         Box::new(Fault { kind, place })
     }

@@ -72,10 +72,11 @@ pub(crate) fn allocate(bytes: u64) -> Option<u64> {
     if arena.used.load(Ordering::Relaxed).checked_add(size)? > settings().memory {
         return None;
     }
-    let (&address, &room) = allocations.free.iter().find(|(_, room)| **room >= size)?;
+    let footprint = footprint(bytes.max(1))?;
+    let (address, room) = find_free(&allocations.free, footprint)?;
     allocations.free.remove(&address);
-    if room > size {
-        allocations.free.insert(address + size, room - size);
+    if room > footprint {
+        allocations.free.insert(address + footprint, room - footprint);
     }
     allocations.taken.insert(address, bytes.max(1));
     arena.used.fetch_add(size, Ordering::Relaxed);
@@ -108,7 +109,8 @@ pub(crate) fn free(address: u64) -> bool {
         empty = *empty.start()..=empty.end().saturating_sub(1);
     }
     discard(arena, &empty);
-    insert_free(&mut allocations.free, address, size);
+    super::nearby::note_freed(address, asked);
+    insert_free(&mut allocations.free, address, footprint(asked).unwrap_or(size));
     true
 }
 
@@ -132,6 +134,28 @@ pub(crate) fn device_range(address: u64) -> Option<(u64, u64)> {
     let allocations = arena().allocations.lock().expect("no panic while it is held");
     let (&start, &size) = allocations.taken.range(..=address).next_back()?;
     (address < start + size).then_some((start, size))
+}
+
+/// The allocations before and after an address that lies in none: start and size.
+pub(super) fn neighbours(address: u64) -> [Option<(u64, u64)>; 2] {
+    let allocations = arena().allocations.lock().expect("no panic while it is held");
+    let pair = |(start, size): (&u64, &u64)| (*start, *size);
+    let before = allocations.taken.range(..=address).next_back().map(pair);
+    [before, allocations.taken.range(address..).next().map(pair)]
+}
+
+/// What an allocation takes of the range. Where kernels are checked there is a gap behind each, so that one that goes
+/// beyond its end does not come to the next.
+fn footprint(size: u64) -> Option<u64> {
+    let gap = if settings().check.is_some() { ALIGN } else { 0 };
+    size.checked_next_multiple_of(ALIGN)?.checked_add(gap)
+}
+
+/// A free part with so much room. Where kernels are checked it is as far from what was freed as can be, so that one that
+/// uses freed memory does not come to something new.
+fn find_free(free: &BTreeMap<u64, u64>, size: u64) -> Option<(u64, u64)> {
+    let fits = |(address, room): (&u64, &u64)| (*room >= size).then_some((*address, *room));
+    if settings().check.is_some() { free.iter().rev().find_map(fits) } else { free.iter().find_map(fits) }
 }
 
 pub(crate) fn free_bytes() -> u64 {

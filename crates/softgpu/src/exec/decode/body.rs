@@ -3,7 +3,9 @@
 use super::error::{DecodeError, Decoded, Refusal};
 use super::link::{self, Linked, Symbol as Outer};
 use super::opcodes;
+use super::source::SourceText;
 use crate::exec::interface::Parameter;
+use crate::exec::line_table::{LineTable, Origin};
 use crate::exec::op::{Condition, Instruction, Op, Place, Reg, Slot};
 use crate::exec::program::{Function, Preset, Source};
 use detshare_ptx::ScalarType;
@@ -80,6 +82,8 @@ pub(super) struct Builder<'a> {
     presets: HashMap<KnownAtEntry, Slot>,
     span: Span,
     lines: &'a [u32],
+    /// What the last `.loc` says.
+    origin: Origin,
     local_bytes: u64,
 }
 
@@ -96,12 +100,12 @@ pub(super) fn decode(
     linked: &Linked<'_>,
     module: usize,
     function: &ast::Function,
-    source: &Arc<str>,
-    lines: &[u32],
+    source: &SourceText,
 ) -> Result<Body, DecodeError> {
     let code = Function {
         name: function.name.clone(),
-        source: Arc::clone(source),
+        source: Arc::clone(&source.text),
+        lines: LineTable::new(&source.files),
         // The first wide register is where local memory starts.
         wide: 1,
         ..Function::default()
@@ -128,7 +132,8 @@ pub(super) fn decode(
         constants: HashMap::new(),
         presets: HashMap::new(),
         span: function.span,
-        lines,
+        lines: &source.line_starts,
+        origin: Origin::default(),
         local_bytes: 0,
     };
     builder.signature(function)?;
@@ -259,7 +264,13 @@ impl<'a> Builder<'a> {
                 self.refuse(if known { Refusal::Unsupported } else { Refusal::Wrong("unknown instruction") })
             }
             Statement::Block(statements) => self.block(statements),
-            Statement::Directive(_) | Statement::Table(_) => Ok(()),
+            Statement::Directive(directive) => {
+                if let Some(origin) = self.body.function.lines.note(&directive.text) {
+                    self.origin = origin;
+                }
+                Ok(())
+            }
+            Statement::Table(_) => Ok(()),
         }
     }
 
@@ -285,7 +296,8 @@ impl<'a> Builder<'a> {
 
     fn place_in_source(&self) -> Source {
         let line = self.lines.partition_point(|start| *start <= self.span.start);
-        Source { start: self.span.start, end: self.span.end, line: u32::try_from(line).unwrap_or(u32::MAX) }
+        let line = u32::try_from(line).unwrap_or(u32::MAX);
+        Source { start: self.span.start, end: self.span.end, line, origin: self.origin }
     }
 
     fn variable(&mut self, variable: &'a Variable) -> Result<(), DecodeError> {

@@ -2,7 +2,7 @@
 
 /// All opcodes of PTX 9.0 in alphabetical order, whether they can be run or not: a module with any other word is
 /// no PTX.
-const OPCODES: &[&str] = &[
+pub(super) const OPCODES: &[&str] = &[
     "abs",
     "activemask",
     "add",

@@ -37,7 +37,7 @@ fn small_copies_fill_up_with_zeros() {
          DONE: cp.async.commit_group; cp.async.wait_group 0;
          ld.shared.v4.u32 {{%r4, %r5, %r6, %r7}}, [%r2]; add.u32 %r4, %r4, %r5; add.u32 %r6, %r6, %r7; add.u32 %r0, %r4, %r6; {STORE}"
     );
-    let input: Vec<u64> = (0..6).map(|at| at + 1 | (at + 1) * 100 << 32).collect();
+    let input: Vec<u64> = (0..6).map(|at| (at + 1) * 0x64_0000_0001).collect();
     // The second keeps the upper half that it had before: two times -1.
     assert_eq!(threads(&body, 3, &input), [303, u64::from(3u32.wrapping_sub(2)), 0]);
 }

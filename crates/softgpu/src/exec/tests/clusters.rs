@@ -82,7 +82,7 @@ fn a_barrier_that_nobody_opens_is_a_deadlock() {
          @%p1 bar.sync 0;";
     let fault = try_clusters(body, 2, 2, 64).expect_err("a deadlock");
     assert_eq!(fault.kind, FaultKind::Deadlock);
-    assert!(fault.place.contains("the cluster's"), "{}", fault.place);
+    assert!(fault.place.contains("barrier.cluster.wait"), "{}", fault.place);
 }
 
 #[test]

@@ -81,3 +81,41 @@ fn calls_of_nothing() {
     let body = "mov.u32 %r1, 5; T: .branchtargets L; brx.idx %r1, T; L:";
     assert_eq!(fault(body).kind, FaultKind::InvalidProgramCounter);
 }
+
+#[test]
+fn a_fault_says_what_is_near() {
+    let start = memory_of(300);
+    let image = image(&module("st.global.u32 [%out+65536], 1;"));
+    let shape = shape([1; 3], [1, 1, 1], 0, &[start, 0]);
+    let mut block = Cluster::new(&image.kernels["k"], &shape, [0; 3], |_| 0);
+    let Progress::Fault(fault) = block.run(SLICE) else { panic!("no fault") };
+    assert!(fault.place.contains("65236 bytes after the end of the allocation of 300 bytes"), "{}", fault.place);
+    assert!(fault.place.contains(&format!("no memory at {:#x}", start + 65536)), "{}", fault.place);
+    let shared = self::fault("mov.u64 %rd1, 0x8000000000002000; st.u32 [%rd1], 1;");
+    assert!(shared.place.contains("0x8000000000002000") && shared.place.contains("ends at 0x400"), "{}", shared.place);
+}
+
+/// Device memory with nothing behind it.
+fn memory_of(bytes: u64) -> u64 {
+    let address = crate::memory::allocate(bytes).unwrap();
+    assert!(!crate::memory::access::is_mapped(address + 65536, 4), "other tests take little");
+    address
+}
+
+#[test]
+fn a_fault_names_the_line_that_it_was_compiled_from() {
+    let source = module(
+        ".loc 2 7 3\nmov.u64 %rd1, 3;\n.loc 1 41 9, function_name $L__info_string0, inlined_at 2 12 5\n\
+         st.global.u32 [%rd1], 1;",
+    );
+    let source = format!("{source}\n.file 1 \"/src/helper.cuh\"\n.file 2 \"/src/main.cu\", 17, 99\n");
+    let fault = run(&image(&source), "k", &shape([1; 3], [1; 3], 0, &[0, 0])).unwrap_err();
+    assert!(fault.place.contains("(/src/helper.cuh:41, inlined at /src/main.cu:12)"), "{}", fault.place);
+}
+
+#[test]
+fn a_deadlock_names_where_all_wait() {
+    let alone = fault("setp.lt.u32 %p1, %t, 16; @%p1 bra A; bar.sync 0; bra B; A: bar.sync 1; B:");
+    assert!(alone.place.contains("16 from thread (0, 0, 0) on at 'bar.sync 1', line 9"), "{}", alone.place);
+    assert!(alone.place.contains("48 from thread (16, 0, 0) on at 'bar.sync 0', line 9"), "{}", alone.place);
+}
