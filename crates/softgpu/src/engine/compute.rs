@@ -23,6 +23,9 @@ const SLICE: u64 = 50_000;
 const BATCH: u64 = 64;
 /// How far ahead of the clock the SMs are filled: what a killed process leaves behind is over after that.
 const HORIZON_NS: u64 = 2_000_000;
+/// Every so manieth turn goes to whoever is next, whatever its priority: what is resident goes on, on a GPU, and a
+/// kernel may wait for one of lower priority.
+const FAIR_TURN: u64 = 8;
 /// How long a thread waits when all blocks that could run only wait themselves.
 const IDLE: Duration = Duration::from_micros(50);
 
@@ -53,6 +56,8 @@ struct Running {
 struct Kernels {
     running: Vec<Running>,
     next_number: u64,
+    /// Turns so far.
+    turns: u64,
     /// Where the search for a block goes on, so that kernels take turns.
     turn: usize,
 }
@@ -237,14 +242,16 @@ fn code(kind: FaultKind) -> CUresult {
 }
 
 impl Kernels {
-    /// Something to run: of the highest priority first, of equals in turn.
+    /// Something to run: of the highest priority first, nearly always; of equals in turn.
     fn take(&mut self) -> Option<Share> {
         let count = self.running.len();
         let best = self.running.iter().filter(|kernel| kernel.has_work()).map(|kernel| kernel.launch.priority).min()?;
+        self.turns = self.turns.wrapping_add(1);
+        let fair = self.turns.is_multiple_of(FAIR_TURN);
         for step in 0..count {
             let index = (self.turn + step) % count;
             let kernel = &mut self.running[index];
-            if kernel.launch.priority == best && kernel.has_work() {
+            if (fair || kernel.launch.priority == best) && kernel.has_work() {
                 self.turn = index + 1;
                 return Some(kernel.take());
             }

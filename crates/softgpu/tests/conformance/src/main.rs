@@ -18,6 +18,7 @@ mod kernels;
 mod runner;
 
 mod capture;
+mod cluster;
 mod context;
 mod device;
 mod errors;
@@ -38,6 +39,7 @@ mod proc_address;
 mod stream;
 mod stream_memory;
 mod stream_order;
+mod tensor_map;
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -54,13 +56,15 @@ type Outcome = Result<()>;
 type Test = (&'static str, fn(&Driver) -> Outcome);
 
 /// One table for each file, the most ordinary behaviour first.
-const TABLES: [&[Test]; 21] = [
+const TABLES: [&[Test]; 23] = [
     device::TESTS,
     context::TESTS,
     memory::TESTS,
     memory_copy::TESTS,
     module::TESTS,
     launch::TESTS,
+    cluster::TESTS,
+    tensor_map::TESTS,
     stream::TESTS,
     stream_order::TESTS,
     event::TESTS,
