@@ -28,6 +28,8 @@ const HORIZON_NS: u64 = 2_000_000;
 const FAIR_TURN: u64 = 8;
 /// How long a thread waits when all blocks that could run only wait themselves.
 const IDLE: Duration = Duration::from_micros(50);
+/// How often that doubles while nothing changes.
+const MOST_IDLE_ROUNDS: u32 = 3;
 
 /// A kernel to run.
 pub(crate) struct Launch {
@@ -125,7 +127,7 @@ struct Share {
 }
 
 fn work(compute: &'static Compute) {
-    let mut idle_turns = 0_usize;
+    let (mut idle_turns, mut idle_rounds) = (0_usize, 0_u32);
     let mut kernels = compute.kernels.lock().expect("no panic while it is held");
     loop {
         let Some(share) = kernels.take() else {
@@ -139,15 +141,20 @@ fn work(compute: &'static Compute) {
         let waiting = kernels.running.iter().map(|kernel| kernel.parked.len()).sum::<usize>();
         drop(kernels);
         let result = run(share);
-        idle_turns = if result.idle { idle_turns + 1 } else { 0 };
-        if idle_turns > waiting {
-            // Everything that there is to run only waits.
-            std::thread::sleep(IDLE);
-            idle_turns = 0;
-        }
+        let idle = result.idle;
         kernels = compute.kernels.lock().expect("no panic while it is held");
         let over = kernels.give_back(result);
-        compute.changed.notify_all();
+        if !idle {
+            (idle_turns, idle_rounds) = (0, 0);
+            compute.changed.notify_all();
+        } else if idle_turns < waiting {
+            idle_turns += 1;
+        } else {
+            // Everything that there is to run only waits, maybe for long. A launch ends the pause.
+            let pause = IDLE * (1 << idle_rounds);
+            (idle_turns, idle_rounds) = (0, (idle_rounds + 1).min(MOST_IDLE_ROUNDS));
+            kernels = compute.changed.wait_timeout(kernels, pause).expect("no panic while it is held").0;
+        }
         if let Some((ends, done)) = over {
             // What waits for it may be a kernel, which needs the lock to start.
             drop(kernels);
@@ -164,26 +171,24 @@ struct Ran {
     parked: Vec<Cluster>,
     ends: u64,
     fault: Option<Fault>,
+    /// No block got any further.
     idle: bool,
 }
 
 fn run(share: Share) -> Ran {
     let launch = share.launch;
-    let mut ran = Ran { number: share.number, finished: 0, parked: Vec::new(), ends: 0, fault: None, idle: false };
+    let mut ran = Ran { number: share.number, finished: 0, parked: Vec::new(), ends: 0, fault: None, idle: true };
     let fresh = share.fresh.map(|index| new_block(&launch, index));
     for mut block in share.parked.into_iter().chain(fresh) {
         let progress = block.run(SLICE);
         let progress = if block.is_checked() { checked(&launch, &mut block, progress) } else { progress };
+        ran.idle &= progress == Progress::Idle;
         match progress {
             Progress::Finished => {
                 ran.finished += 1;
                 ran.ends = ran.ends.max(launch.lane.occupy(sm::modelled_ns(block.warp_instructions())));
             }
-            Progress::Yielded => ran.parked.push(block),
-            Progress::Idle => {
-                ran.idle = true;
-                ran.parked.push(block);
-            }
+            Progress::Yielded | Progress::Idle => ran.parked.push(block),
             Progress::Fault(fault) => {
                 ran.fault = Some(fault);
                 break;

@@ -15,6 +15,8 @@ pub(super) const BARRIERS: usize = 16;
 
 /// How many instructions a warp runs before the next one's turn.
 const TURN: u64 = 1024;
+/// A warp that runs more than this and then waits has done something before.
+const FEW: u64 = 16;
 
 /// What a block's warps have in common.
 #[derive(Debug)]
@@ -122,7 +124,7 @@ impl Block {
     /// cluster.
     pub(super) fn run(&mut self, slice: u64) -> Option<Progress> {
         let program = Arc::clone(&self.surroundings.kernel.program);
-        let mut left = slice;
+        let (mut left, mut worked) = (slice, false);
         self.warps.iter_mut().for_each(|warp| warp.release_from_cluster(&self.surroundings.cluster));
         loop {
             let (mut ran, mut gave_way) = (false, false);
@@ -135,12 +137,15 @@ impl Block {
                     if left == 0 {
                         return Some(Progress::Yielded);
                     }
-                    let mut budget = left.min(TURN);
-                    left -= budget;
+                    let turn = left.min(TURN);
+                    let mut budget = turn;
+                    left -= turn;
                     let result = warp.run(&program, &mut self.surroundings, &mut budget);
                     // A warp that only looks whether something has changed ends its turn.
                     let unused = warp.spin.take_unused();
-                    left += budget + unused.unwrap_or(0);
+                    budget += unused.unwrap_or(0);
+                    left += budget;
+                    worked |= turn - budget > FEW;
                     *(if unused.is_some() { &mut gave_way } else { &mut ran }) = true;
                     if let Err(fault) = result {
                         return Some(Progress::Fault(*fault));
@@ -157,8 +162,9 @@ impl Block {
             if ran {
                 continue;
             }
-            if gave_way || self.warps.iter().any(|warp| warp.asleep != 0) {
-                return Some(Progress::Idle);
+            let asleep = self.warps.iter().any(|warp| warp.asleep != 0);
+            if gave_way || asleep {
+                return Some(if worked && !asleep { Progress::Yielded } else { Progress::Idle });
             }
             let mut alone = false;
             for warp in &mut self.warps {

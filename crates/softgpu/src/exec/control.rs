@@ -10,7 +10,7 @@ use super::special;
 use super::warp::{Frame, Group, Next, Warp};
 
 /// How deep calls may be nested.
-const DEEPEST: u32 = 512;
+const DEEPEST: u32 = 4096;
 /// How much local memory a thread may have, as on a GPU.
 pub(super) const LARGEST_STACK: u64 = 512 << 10;
 /// What PTX allows a thread to sleep at most.

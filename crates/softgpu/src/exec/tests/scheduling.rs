@@ -17,7 +17,7 @@ fn a_warp_that_waits_for_memory_ends_its_turn() {
     let (mut out, input) = ([0u64; 1], words::<1>());
     let shape = shape([1; 3], [64, 1, 1], 0, &[out.as_mut_ptr().expose_provenance() as u64, input]);
     let mut block = block(&image.kernels["k"], &shape, [0; 3]);
-    assert_eq!(block.run(SLICE), Progress::Idle);
+    assert_eq!(block.run(SLICE), Progress::Yielded, "it has come to its loop");
     let spent = block.warp_instructions();
     assert!(spent < 200, "{spent} instructions to find out that nothing has changed");
     assert_eq!(block.run(SLICE), Progress::Idle);
@@ -40,6 +40,7 @@ fn blocks_that_poll_take_turns() {
     let addresses = [out.as_mut_ptr().expose_provenance() as u64, words::<1>()];
     let shape = shape([2, 1, 1], [64, 1, 1], 0, &addresses);
     let mut blocks = [0, 1].map(|index| block(&image.kernels["k"], &shape, [index, 0, 0]));
+    assert_eq!(blocks[0].run(SLICE), Progress::Yielded);
     assert_eq!(blocks[0].run(SLICE), Progress::Idle);
     assert_eq!(blocks[1].run(SLICE), Progress::Finished);
     assert_eq!(blocks[0].run(SLICE), Progress::Finished);
