@@ -47,7 +47,8 @@ pub(crate) fn call(name: &'static str, body: impl FnOnce() -> Outcome) -> CUresu
 
 /// What a function returns that is not there.
 pub(crate) fn not_supported(name: &'static str) -> CUresult {
-    log(format_args!("{name} is not supported"));
+    let reason = crate::unsupported::reason(name).unwrap_or_default();
+    log(format_args!("{name} is not supported. {reason}"));
     CUresult::CUDA_ERROR_NOT_SUPPORTED
 }
 

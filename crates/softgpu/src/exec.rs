@@ -6,11 +6,13 @@
 //!
 //! * `op`, `program`: instructions and functions as they are run. `decode` makes them.
 //! * `warp`, `control`, `block`, `cluster`, `spin`: who runs when. `collective`: what the lanes of a warp do together.
-//! * `lanes`, `compute`, `integer`, `float`, `soft`, `compare`, `convert`, `special`: what registers hold.
+//! * `lanes`, `compute`, `integer`, `float`, `half`, `approx`, `soft`, `compare`, `convert`, `fp8`, `video`,
+//!   `uncommon`, `special`: what registers hold.
 //! * `access`, `atomic`: memory. `rare`, `mbarrier`, `copy`, `tensor_copy`: clusters and asynchronous copies.
 //! * `check`: what programs do wrong without a fault, found where they ask for it. `line_table`: where the code came from.
 
 mod access;
+mod approx;
 mod atomic;
 mod block;
 mod check;
@@ -23,6 +25,8 @@ mod convert;
 mod copy;
 mod decode;
 mod float;
+mod fp8;
+mod half;
 mod integer;
 pub(crate) mod interface;
 mod lanes;
@@ -39,6 +43,8 @@ mod tensor_copy;
 pub(crate) mod tensor_map;
 #[cfg(test)]
 mod tests;
+mod uncommon;
+mod video;
 mod warp;
 
 pub(crate) use check::{Finding, FindingKind};

@@ -39,5 +39,6 @@ mod module;
 mod operation;
 mod sm;
 mod stream;
+pub mod unsupported;
 
 pub use exports::SUPPORTED;

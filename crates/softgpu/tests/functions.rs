@@ -1,34 +1,65 @@
-//! `FUNCTIONS.md` lists what the driver has and what it lacks, from the table. `DETSHARE_BLESS=1` writes it anew.
+//! `FUNCTIONS.md` lists what the driver has, and what it lacks with the reasons. `DETSHARE_BLESS=1` writes it anew.
 
 use detshare_cuda::functions;
-use detshare_softgpu::SUPPORTED;
+use detshare_softgpu::{SUPPORTED, unsupported};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-fn listing() -> String {
-    // Variants share an implementation, so they are there or not together.
-    let mut names: BTreeMap<&str, bool> = BTreeMap::new();
-    for (function, supported) in functions().iter().zip(SUPPORTED) {
-        let unsuffixed = function.name.strip_suffix("_ptsz").or_else(|| function.name.strip_suffix("_ptds"));
-        names.insert(unsuffixed.unwrap_or(function.name), supported);
+/// Each function with whether it is there. Variants share an implementation, so they are there or not together.
+fn names() -> BTreeMap<&'static str, bool> {
+    let unsuffixed =
+        |name: &'static str| name.strip_suffix("_ptsz").or_else(|| name.strip_suffix("_ptds")).unwrap_or(name);
+    functions().iter().zip(SUPPORTED).map(|(function, supported)| (unsuffixed(function.name), supported)).collect()
+}
+
+fn lines(names: &[&str]) -> String {
+    let mut text = String::new();
+    for line in names.chunks(4) {
+        let _ = writeln!(text, "{}", line.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" "));
     }
-    let list = |wanted: bool| {
-        let chosen: Vec<_> = names.iter().filter(|(_, there)| **there == wanted).map(|(name, _)| *name).collect();
-        let mut text = String::new();
-        for line in chosen.chunks(4) {
-            let _ = writeln!(text, "{}", line.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" "));
-        }
-        (chosen.len(), text)
-    };
-    let ((there, yes), (lacking, no)) = (list(true), list(false));
-    format!(
+    text
+}
+
+fn listing() -> String {
+    let all = names();
+    let (there, lacking): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, there)| *there);
+    let there: Vec<_> = there.into_iter().map(|(name, _)| name).collect();
+    let mut text = format!(
         "# What the software GPU's driver has\n\n\
          Generated from the table by `DETSHARE_BLESS=1 cargo test -p detshare-softgpu --test functions`. Each name stands \
          for its `_ptsz` and `_ptds` variants too.\n\n\
-         ## There ({there})\n\n{yes}\n\
-         ## Not there: `CUDA_ERROR_NOT_SUPPORTED` ({lacking})\n\n{no}"
-    )
+         ## There ({})\n\n{}\n\
+         ## Not there: `CUDA_ERROR_NOT_SUPPORTED` ({})\n",
+        there.len(),
+        lines(&there),
+        lacking.len()
+    );
+    for reason in unsupported::reasons() {
+        let names: Vec<_> =
+            lacking.iter().map(|(name, _)| *name).filter(|name| unsupported::reason(name) == Some(reason)).collect();
+        if !names.is_empty() {
+            let _ = write!(text, "\n{reason}\n\n{}", lines(&names));
+        }
+    }
+    text
+}
+
+#[test]
+fn every_function_that_is_not_there_has_its_reason() {
+    let without: Vec<_> = names()
+        .into_iter()
+        .filter(|(name, there)| !there && unsupported::reason(name).is_none())
+        .map(|(name, _)| name)
+        .collect();
+    assert!(without.is_empty(), "src/unsupported.rs gives no reason for {without:?}");
+}
+
+#[test]
+fn no_reason_is_given_for_what_is_there() {
+    let names = names();
+    let stale: Vec<_> = unsupported::named().filter(|name| names.get(name) != Some(&false)).collect();
+    assert!(stale.is_empty(), "src/unsupported.rs names what is there or is no function: {stale:?}");
 }
 
 #[test]

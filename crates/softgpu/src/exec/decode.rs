@@ -22,6 +22,8 @@ mod modifiers;
 mod opcodes;
 mod operands;
 mod source;
+mod uncommon;
+mod video;
 mod warp_wide;
 
 pub(crate) use error::DecodeError;

@@ -3,9 +3,11 @@
 
 mod kinds;
 mod rare;
+mod uncommon;
 
 pub(super) use kinds::*;
 pub(super) use rare::*;
+pub(super) use uncommon::*;
 
 /// A register's place in its bank.
 pub(super) type Slot = u32;
@@ -315,6 +317,7 @@ pub(super) enum Op {
         a: Slot,
         b: Slot,
     },
+    Uncommon(Box<Uncommon>),
 
     Load(Box<Load>),
     Store(Box<Store>),

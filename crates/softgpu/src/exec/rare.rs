@@ -7,7 +7,7 @@ use super::control::LARGEST_STACK;
 use super::interface::{Fault, FaultKind};
 use super::lanes::{lanes_of, low, mask_of};
 use super::mbarrier::State;
-use super::op::{LOCAL_BASE, Mbarrier, MbarrierAction, Rare, Reg, Space};
+use super::op::{LOCAL_BASE, Mbarrier, MbarrierAction, Rare, Space};
 use super::program::{Program, SHARED_WINDOW};
 use super::warp::{Group, Next, Warp};
 use super::{atomic, copy, tensor_copy};
@@ -67,15 +67,6 @@ impl Warp {
                 };
                 let held = mask_of(lanes_of(active).filter(own));
                 r.write_predicate(*d, active, held);
-                Ok(())
-            }
-            Rare::Move128 { d, a } => {
-                let halves = a.map(|slot| r.wide[slot as usize]);
-                for (d, half) in d.iter().zip(&halves) {
-                    if let Some(d) = d {
-                        r.write(Reg::Wide(*d), active, half);
-                    }
-                }
                 Ok(())
             }
             Rare::PendingCount { d, state } => {

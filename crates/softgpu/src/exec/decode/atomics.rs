@@ -1,11 +1,11 @@
 //! `atom` and `red` in all their shapes.
 
-use super::body::{Builder, Symbol};
+use super::body::Builder;
 use super::error::{Decoded, Refusal};
 use super::memory::{atomic_op, atomic_type, named_space};
 use super::modifiers::Modifiers;
 use super::operands::nth;
-use crate::exec::op::{Address, Atomic, Atomic128, AtomicOp, AtomicType, Op, Order, Rare, Reg, Slot};
+use crate::exec::op::{Address, Atomic, Atomic128, AtomicOp, AtomicType, Op, Order, Rare};
 use detshare_ptx::ScalarType;
 use detshare_ptx::ast::{Instruction, Operand};
 
@@ -86,13 +86,13 @@ impl Builder<'_> {
     fn atomic_128(&mut self, i: &Instruction, address: Address, op: AtomicOp, has_result: bool) -> Decoded<Op> {
         let first = usize::from(has_result);
         let (expected, new) = match op {
-            AtomicOp::CompareExchange => (Some(self.register_128(nth(i, first + 1)?)?), nth(i, first + 2)?),
+            AtomicOp::CompareExchange => (Some(self.quad(nth(i, first + 1)?)?[0]), nth(i, first + 2)?),
             AtomicOp::Exchange => (None, nth(i, first + 1)?),
             _ => return Err(Refusal::Wrong("no such operation on that type")),
         };
-        let new = self.register_128(new)?;
+        let new = self.quad(new)?[0];
         let to = match nth(i, 0)? {
-            to if has_result && !matches!(to, Operand::Sink) => self.register_128(to)?,
+            to if has_result && !matches!(to, Operand::Sink) => self.quad(to)?[0],
             _ => {
                 let first = self.fresh_wide();
                 self.fresh_wide();
@@ -100,45 +100,6 @@ impl Builder<'_> {
             }
         };
         Ok(Op::Rare(Box::new(Rare::Atomic128(Atomic128 { address, to, expected, new }))))
-    }
-
-    /// `mov.b128`, of whole registers or of their halves.
-    pub(super) fn move_128(&mut self, d: &Operand, a: &Operand) -> Decoded<Op> {
-        let half = ScalarType::B64;
-        let a = match a {
-            Operand::Vector(parts) => match parts.as_slice() {
-                [low, high] => [self.source(low, half)?, self.source(high, half)?],
-                _ => return Err(Refusal::Wrong("not two halves")),
-            },
-            whole => self.register_128(whole).map(|first| [first, first + 1])?,
-        };
-        let d = match d {
-            Operand::Vector(parts) => match parts.as_slice() {
-                [low, high] => [self.wanted_half(low)?, self.wanted_half(high)?],
-                _ => return Err(Refusal::Wrong("not two halves")),
-            },
-            whole => self.register_128(whole).map(|first| [Some(first), Some(first + 1)])?,
-        };
-        Ok(Op::Rare(Box::new(Rare::Move128 { d, a })))
-    }
-
-    fn wanted_half(&mut self, operand: &Operand) -> Decoded<Option<Slot>> {
-        match operand {
-            Operand::Sink => Ok(None),
-            half => self.destination(half, ScalarType::B64).map(Some),
-        }
-    }
-
-    /// The first of the two wide registers that a register of 128 bits is.
-    pub(super) fn register_128(&mut self, operand: &Operand) -> Decoded<Slot> {
-        match operand {
-            Operand::Name(name) => match self.find(name) {
-                Some(Symbol::Vector(Reg::Wide(first), 2)) => Ok(first),
-                Some(_) => Err(Refusal::Wrong("no register of 128 bits")),
-                None => Err(Refusal::Unresolved(name.clone())),
-            },
-            _ => Err(Refusal::Wrong("no register of 128 bits")),
-        }
     }
 }
 

@@ -40,6 +40,8 @@ pub(super) struct Body {
 pub(super) enum Symbol {
     Register(Reg),
     Predicate(Slot),
+    /// A register of 128 bits: two of 64, the lower one first.
+    Quad([Slot; 2]),
     /// `.reg .v4 .f32 v`: the first of as many registers.
     Vector(Reg, u8),
     /// A local variable or an argument of a call, in the frame's local memory.
@@ -174,6 +176,10 @@ impl<'a> Builder<'a> {
             return Ok(Place::Memory { offset: 0, size: 0 });
         };
         if variable.space == Space::Reg {
+            if variable.ty == ScalarType::B128 {
+                let reason = "parameters of 128 bits are passed in memory alone";
+                return Err(DecodeError::BadVariable { name: declarator.name.clone(), reason });
+            }
             let register = self.fresh(variable.ty);
             self.name(&declarator.name, Symbol::Register(register));
             return Ok(Place::Register(register));
@@ -350,9 +356,7 @@ impl<'a> Builder<'a> {
             return Symbol::Predicate(self.fresh_predicate());
         }
         if ty == ScalarType::B128 {
-            let first = self.fresh_wide();
-            self.fresh_wide();
-            return Symbol::Vector(Reg::Wide(first), 2);
+            return Symbol::Quad([self.fresh_wide(), self.fresh_wide()]);
         }
         Symbol::Register(self.fresh(ty))
     }

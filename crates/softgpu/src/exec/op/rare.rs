@@ -39,11 +39,6 @@ pub(in crate::exec) enum Rare {
     /// `atom` and `red` of several elements side by side.
     Atomics(Box<[Atomic]>),
     Atomic128(Atomic128),
-    /// `mov.b128`: the halves of one, the low one first; None is one that nobody wants.
-    Move128 {
-        d: [Option<Slot>; 2],
-        a: [Slot; 2],
-    },
     /// `alloca`
     Allocate {
         d: Reg,
@@ -66,7 +61,6 @@ impl Rare {
             Self::BlockRank { .. }
                 | Self::InOwnShared { .. }
                 | Self::PendingCount { .. }
-                | Self::Move128 { .. }
                 | Self::Allocate { .. }
                 | Self::StackSave { .. }
                 | Self::StackRestore { .. }

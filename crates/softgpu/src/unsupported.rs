@@ -1,0 +1,163 @@
+//! Why the functions that are not there are not there. `FUNCTIONS.md` is made from this, and a test sees to it that
+//! each of them has its reason here and that nothing stands here that is there.
+
+/// A reason with the functions that it holds for, without `_ptsz` and `_ptds`. A name that ends in `*` stands for all
+/// that begin so and are not there.
+type Reason = (&'static str, &'static [&'static str]);
+
+/// The first that names a function says why.
+static REASONS: &[Reason] = &[
+    (
+        "Textures and surfaces: no PTX of the software GPU can use them.",
+        &[
+            "cuTex*",
+            "cuSurf*",
+            "cuModuleGetTexRef",
+            "cuModuleGetSurfRef",
+            "cuParamSetTexRef",
+            "cuDeviceGetTexture1DLinearMaxWidth",
+        ],
+    ),
+    (
+        "Graphics: there is no OpenGL, EGL or VDPAU device to share anything with.",
+        &["cuGL*", "cuEGL*", "cuVDPAU*", "cuGraphics*"],
+    ),
+    (
+        "Memory of Vulkan, Direct3D or NvSci: there is no such device. Processes share memory by \
+         `cuMemExportToShareableHandle` or `cuIpcGetMemHandle`.",
+        &["cuImportExternalMemory", "cuDestroyExternalMemory", "cuExternalMemory*", "cuDeviceGetNvSciSyncAttributes"],
+    ),
+    (
+        "Launching as before CUDA 4: `cuLaunchKernel` takes shape and arguments at once.",
+        &["cuLaunch", "cuLaunchGrid", "cuLaunchGridAsync", "cuParamSet*", "cuFuncSetBlockShape", "cuFuncSetSharedSize"],
+    ),
+    (
+        "Deprecated by the manual, and only ever worked with one process for each device.",
+        &["cuLaunchCooperativeKernelMultiDevice"],
+    ),
+    (
+        "The 32-bit addresses and sizes of CUDA before 3.2; programs built since then call the `_v2` of the same name.",
+        &[
+            "cuMemAlloc",
+            "cuMemAllocHost",
+            "cuMemAllocPitch",
+            "cuMemFree",
+            "cuMemGetAddressRange",
+            "cuMemGetInfo",
+            "cuMemHostGetDevicePointer",
+            "cuMemcpy2D",
+            "cuMemcpy2DAsync",
+            "cuMemcpy2DUnaligned",
+            "cuMemcpy3D",
+            "cuMemcpy3DAsync",
+            "cuMemcpyAtoA",
+            "cuMemcpyAtoD",
+            "cuMemcpyAtoH",
+            "cuMemcpyAtoHAsync",
+            "cuMemcpyDtoA",
+            "cuMemcpyDtoD",
+            "cuMemcpyDtoDAsync",
+            "cuMemcpyDtoH",
+            "cuMemcpyDtoHAsync",
+            "cuMemcpyHtoA",
+            "cuMemcpyHtoAAsync",
+            "cuMemcpyHtoD",
+            "cuMemcpyHtoDAsync",
+            "cuMemsetD16",
+            "cuMemsetD2D16",
+            "cuMemsetD2D32",
+            "cuMemsetD2D8",
+            "cuMemsetD32",
+            "cuMemsetD8",
+            "cuArray3DCreate",
+            "cuArray3DGetDescriptor",
+            "cuArrayCreate",
+            "cuArrayGetDescriptor",
+            "cuDeviceTotalMem",
+            "cuModuleGetGlobal",
+        ],
+    ),
+    (
+        "Multicast joins the memory of several devices behind an NVSwitch; the attribute \
+         `CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED` is 0 here.",
+        &["cuMulticast*"],
+    ),
+    (
+        "Needs the decompression engine that came after the H200; `CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK` is 0.",
+        &["cuMemBatchDecompressAsync"],
+    ),
+    (
+        "Needs a network card that writes to device memory; `CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED` is 0.",
+        &["cuFlushGPUDirectRDMAWrites"],
+    ),
+    (
+        "Hands device memory to other drivers of the system as a dma-buf; the software GPU is no driver of the system, \
+         and `CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED` is 0.",
+        &["cuMemGetHandleForAddressRange"],
+    ),
+    (
+        "Sparse arrays, deferred mapping and planar formats serve textures, which are not there; \
+         `CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED` and `…_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED` are 0.",
+        &[
+            "cuMemMapArrayAsync",
+            "cuArrayGetSparseProperties",
+            "cuArrayGetMemoryRequirements",
+            "cuArrayGetPlane",
+            "cuMipmappedArrayGetSparseProperties",
+            "cuMipmappedArrayGetMemoryRequirements",
+        ],
+    ),
+    ("Windows only.", &["cuDeviceGetLuid"]),
+    (
+        "The vendor's debugger, profiler or checkpoint tool on its own protocol.",
+        &["cudbg*", "cuCoredump*", "cuCheckpoint*", "cuProfilerInitialize"],
+    ),
+    ("The driver writes no log of its own; `DETSHARE_LOG=1` has it on standard error.", &["cuLogs*"]),
+    (
+        "Notes on the budget of a virtual GPU: there is none.",
+        &["cuDeviceRegisterAsyncNotification", "cuDeviceUnregisterAsyncNotification"],
+    ),
+    ("No public header describes it.", &["cuMemGetAttribute", "cuMemGetAttribute_v2"]),
+    ("Functions that kernels and the host share by address: PTX modules have none.", &["cuLibraryGetUnifiedFunction"]),
+    (
+        "Not written.",
+        &[
+            "cuArray*",
+            "cuMipmappedArray*",
+            "cuCtx*",
+            "cuDevice*",
+            "cuGraph*",
+            "cuGreenCtxGetId",
+            "cuIpc*",
+            "cuKernelSetCacheConfig",
+            "cuLibraryGetManaged",
+            "cuLink*",
+            "cuMem*",
+            "cuOccupancy*",
+            "cuProfiler*",
+            "cuStreamAttachMemAsync",
+            "cuTensorMap*",
+            "cuUserObject*",
+        ],
+    ),
+];
+
+/// Why the function is not there; None for one that has no entry.
+pub fn reason(name: &str) -> Option<&'static str> {
+    let name = name.strip_suffix("_ptsz").or_else(|| name.strip_suffix("_ptds")).unwrap_or(name);
+    let names = |pattern: &str| match pattern.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => name == pattern,
+    };
+    REASONS.iter().find(|(_, patterns)| patterns.iter().any(|pattern| names(pattern))).map(|(reason, _)| *reason)
+}
+
+/// All reasons in the order that they are told in.
+pub fn reasons() -> impl Iterator<Item = &'static str> {
+    REASONS.iter().map(|(reason, _)| *reason)
+}
+
+/// Every function that has an entry of its own, which therefore must not be there.
+pub fn named() -> impl Iterator<Item = &'static str> {
+    REASONS.iter().flat_map(|(_, patterns)| *patterns).copied().filter(|pattern| !pattern.ends_with('*'))
+}
