@@ -186,7 +186,9 @@ fn run(share: Share) -> Ran {
         match progress {
             Progress::Finished => {
                 ran.finished += 1;
-                ran.ends = ran.ends.max(launch.lane.occupy(sm::modelled_ns(block.warp_instructions())));
+                for instructions in block.instructions_of_blocks() {
+                    ran.ends = ran.ends.max(launch.lane.occupy(sm::modelled_ns(instructions)));
+                }
             }
             Progress::Yielded | Progress::Idle => ran.parked.push(block),
             Progress::Fault(fault) => {

@@ -241,9 +241,14 @@ impl Cluster {
         self.blocks.iter_mut().flat_map(Block::take_findings).collect()
     }
 
+    /// Instructions of each block so far, counted once for a warp.
+    pub(crate) fn instructions_of_blocks(&self) -> impl Iterator<Item = u64> {
+        self.blocks.iter().map(Block::warp_instructions)
+    }
+
     /// Instructions so far, counted once for a warp.
-    pub(crate) fn warp_instructions(&self) -> u64 {
-        self.blocks.iter().map(Block::warp_instructions).sum()
+    pub(super) fn warp_instructions(&self) -> u64 {
+        self.instructions_of_blocks().sum()
     }
 
     /// Instructions so far, counted for each thread.
