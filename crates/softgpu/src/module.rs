@@ -52,6 +52,18 @@ pub(crate) struct Function {
 pub(crate) struct Attributes {
     pub(crate) most_dynamic_shared: i32,
     pub(crate) carveout: i32,
+    /// Clusters may have more blocks than every device can run.
+    pub(crate) large_clusters: bool,
+    /// Blocks in a cluster; zeros where nothing is set.
+    pub(crate) cluster: [i32; 3],
+}
+
+impl Attributes {
+    /// The cluster that every launch has, where the program has set one.
+    pub(crate) fn required_cluster(&self) -> Option<[u32; 3]> {
+        let cluster = self.cluster.map(|size| u32::try_from(size).unwrap_or(0));
+        (cluster != [0; 3]).then_some(cluster)
+    }
 }
 
 /// What a program finds in its log, in the manner of `ptxas`.
@@ -177,6 +189,8 @@ impl Module {
                     )
                     .unwrap_or(0),
                     carveout: -1,
+                    large_clusters: false,
+                    cluster: [0; 3],
                 }),
             });
             FUNCTIONS.insert(function.handle, Arc::clone(&function));

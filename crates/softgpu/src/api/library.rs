@@ -85,20 +85,6 @@ pub(crate) unsafe fn cuLibraryGetGlobal(
     Ok(())
 }
 
-/// A variable that is declared as managed. All device memory is the host's too, so it needs nothing more.
-pub(crate) unsafe fn cuLibraryGetManaged(
-    address: *mut CUdeviceptr,
-    bytes: *mut usize,
-    library: CUlibrary,
-    name: *const c_char,
-) -> Outcome {
-    let library_found = module::find(library.0.addr())?;
-    if !library_found.global(text(name)?)?.managed {
-        return Err(CUresult::CUDA_ERROR_NOT_FOUND);
-    }
-    cuLibraryGetGlobal(address, bytes, library, name)
-}
-
 /// A kernel of a library serves as a function too.
 fn as_function(kernel: CUkernel) -> CUfunction {
     CUfunction(kernel.0.cast())

@@ -10,7 +10,7 @@ use super::special;
 use super::warp::{Frame, Group, Next, Warp};
 
 /// How deep calls may be nested.
-const DEEPEST: u32 = 512;
+const DEEPEST: u32 = 4096;
 /// How much local memory a thread may have, as on a GPU.
 pub(super) const LARGEST_STACK: u64 = 512 << 10;
 /// What PTX allows a thread to sleep at most.
@@ -83,7 +83,6 @@ impl Warp {
                 self.set_pc(active, group.pc);
                 self.warp_barrier(group, *members, active);
             }
-            Op::Checked(checked) => return self.checked(program, block, group, checked, active),
             Op::Collective { members, collective } => {
                 return self.collective(group, *members, active, |warp, lanes, members| {
                     collective::perform(&mut warp.frames[group.frame].registers, collective, lanes, members);
@@ -111,6 +110,7 @@ impl Warp {
         self.ready |= self.at_collective | self.at_warp_barrier;
         self.at_collective = 0;
         self.at_warp_barrier = 0;
+        self.at_cluster.end(&mut block.cluster, lanes);
         block.live -= lanes.count_ones();
         block.stirred = true;
     }
@@ -154,7 +154,7 @@ impl Warp {
         let entered = self.frame_of(function, callee, depth, block);
         for lane in lanes_of(lanes) {
             let from = self.frames[group.frame].registers.wide[LOCAL_BASE as usize][lane];
-            let base = from + u64::from(caller.local_bytes);
+            let base = from + u64::from(caller.local_bytes) + u64::from(self.frames[group.frame].allocated[lane]);
             let end = base + u64::from(function.local_bytes);
             if end > LARGEST_STACK {
                 return Err(self.fault(program, block, group, lane, FaultKind::StackOverflow, "stack full"));
@@ -170,6 +170,7 @@ impl Warp {
             frame.lanes |= 1 << lane;
             frame.caller[lane] = u32::try_from(group.frame).unwrap_or_default();
             frame.call[lane] = group.pc;
+            frame.allocated[lane] = 0;
             self.frame[lane] = u32::try_from(entered).unwrap_or_default();
             self.pc[lane] = 0;
         }
@@ -200,6 +201,7 @@ impl Warp {
             registers: special::registers(function, block, self.number),
             caller: [0; LANES],
             call: [0; LANES],
+            allocated: [0; LANES],
         });
         self.frames.len() - 1
     }
@@ -386,7 +388,7 @@ impl Warp {
     /// Lanes that wait for others of their warp run without them, where there are such lanes.
     pub(super) fn go_alone(&mut self) -> bool {
         let waiting = self.at_collective | self.at_warp_barrier;
-        let elsewhere = self.at_barrier.iter().fold(0, |all, lanes| all | lanes);
+        let elsewhere = self.at_barrier.iter().fold(self.at_cluster.waiting, |all, lanes| all | lanes);
         if waiting == 0 || self.ready != 0 || elsewhere != 0 {
             return false;
         }

@@ -2,11 +2,13 @@
 //! with.
 
 mod kinds;
+mod rare;
 mod system;
 mod tensor;
 mod uncommon;
 
 pub(super) use kinds::*;
+pub(super) use rare::*;
 pub(super) use system::{SystemCall, SystemFunction};
 pub(super) use tensor::*;
 pub(super) use uncommon::*;
@@ -368,6 +370,7 @@ pub(super) enum Op {
         members: Slot,
         tensor: Box<Tensor>,
     },
+    Rare(Box<Rare>),
     /// What decode has no meaning for.
     Unsupported,
     /// Something that the checker sees before it happens.

@@ -32,12 +32,7 @@ impl Warp {
     ) -> Result<(), Box<Fault>> {
         let Op::Tensor { tensor, .. } = op else { return Ok(()) };
         let r = &mut self.frames[group.frame].registers;
-        let mut memory = Memory {
-            shared: &mut block.shared,
-            local: &mut self.local,
-            parameters: &block.shape.parameters,
-            is_mapped: block.is_mapped,
-        };
+        let mut memory = Memory::of(block, &mut self.local);
         let result = match &**tensor {
             Tensor::Multiply(multiply) => {
                 multiply::multiply(r, multiply, lanes);

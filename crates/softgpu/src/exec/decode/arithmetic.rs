@@ -92,6 +92,12 @@ impl<'a> Builder<'a> {
                 Ok(Op::Sleep { a: self.source(a, ScalarType::U32)? })
             }
             "bar" | "barrier" => self.barrier(i, m),
+            "mapa" => self.map_address(i, m),
+            "getctarank" => self.block_rank(i, m),
+            "mbarrier" => self.mbarrier(i, m),
+            "cp" => self.copy(i, m),
+            "tensormap" => self.tensor_map(i, m),
+            "alloca" | "stacksave" | "stackrestore" => self.stack(i, m),
             "shfl" => self.shuffle(i, m),
             "vote" => self.vote(i, m),
             "match" => self.matching(i, m),

@@ -31,7 +31,6 @@ pub(super) fn wrap(functions: &mut [Function], reach: &[Reach]) -> Checks {
     }
     for (number, function) in (0u32..).zip(functions) {
         for (pc, instruction) in (0u32..).zip(&mut function.code) {
-            checks.blind_to_shared |= is_unseen_write(&instruction.op);
             if is_seen(&instruction.op) {
                 let site = u32::try_from(checks.sites.len()).unwrap_or(u32::MAX);
                 checks.sites.push((number, pc));
@@ -58,11 +57,6 @@ fn is_seen(op: &Op) -> bool {
         op,
         Op::Load(_) | Op::Store(_) | Op::Atomic(_) | Op::WarpBarrier { .. } | Op::Collective { members: Some(_), .. }
     )
-}
-
-/// Writes to shared memory that the checker does not follow.
-fn is_unseen_write(op: &Op) -> bool {
-    matches!(op, Op::Tensor { tensor, .. } if tensor.writes_shared())
 }
 
 fn wrap_one(instruction: &mut Instruction, site: u32) {

@@ -203,9 +203,4 @@ impl Tensor {
             _ => Space::Shared,
         }
     }
-
-    /// Whether it may write to shared memory.
-    pub(in crate::exec) fn writes_shared(&self) -> bool {
-        matches!(self, Self::Store(_) | Self::StoreRows(_)) && matches!(self.space(), Space::Shared | Space::Generic)
-    }
 }
