@@ -61,6 +61,7 @@ mod replace;
 mod resolve;
 mod schedule;
 mod settings;
+mod sides;
 mod stats;
 mod steps;
 mod stream;

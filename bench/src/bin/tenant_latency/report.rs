@@ -16,7 +16,7 @@ const ORDERS: [(&str, &str); 2] =
 
 /// All of it as the record has it.
 pub(crate) fn of(arguments: &Arguments, measured: Measured) -> Result<Value> {
-    let Measured { mut on, busy, idle, first, second } = measured;
+    let Measured { mut on, busy, idle, first, second, own } = measured;
     on["command"] = std::env::args().collect::<Vec<_>>().join(" ").into();
     let mut report = json!({
         "on": on,
@@ -30,6 +30,10 @@ pub(crate) fn of(arguments: &Arguments, measured: Measured) -> Result<Value> {
             "what": "right after cuStreamSynchronize until the watcher sees idle; below zero: before",
             "figures": quantiles(idle),
         },
+    });
+    report["own_wait"] = json!({
+        "what": "since the end was known until a launch has returned that its program itself waited with; nothing holds it",
+        "figures": quantiles(own),
     });
     for ((key, _), measured) in ORDERS.into_iter().zip([first, second]) {
         report[key] = resume(measured)?;
@@ -57,12 +61,14 @@ fn resume(measured: Resume) -> Result<Value> {
         let net = raw.iter().map(|raw| raw - own).collect();
         json!({ "raw": quantiles(raw), "net": quantiles(net) })
     };
+    let slowest = end_seen.as_deref().map(|ends| slowest(ends, &hold_over_seen, &called, &returned));
     let hold_over = end_seen.as_deref().map(|ends| quantiles(between(ends, &hold_over_seen)));
     Ok(json!({
         "what": "the end of the latency tenant's step until the hold is over, and until the held cuLaunchKernel has returned",
         "asked_p99_ns": ASKED_RESUME_NS,
         "judged": if end_seen.is_some() { "since_end_seen" } else { "since_end_known" },
         "hold_over": hold_over,
+        "slowest": slowest,
         "since_end_seen": end_seen.as_deref().map(since),
         "since_end_known": since(&end_known),
         "unheld_launch": launch,
@@ -71,6 +77,20 @@ fn resume(measured: Resume) -> Result<Value> {
         "holds": holds,
         "held_ns": held_ns,
     }))
+}
+
+/// The rounds that took longest, to see what made them so: how long the launch was held until the end was seen, then until
+/// the hold was over, then until it had returned.
+fn slowest(ends: &[u64], hold_over: &[u64], called: &[u64], returned: &[u64]) -> Value {
+    const SHOWN: usize = 60;
+    let parts = ends.iter().zip(hold_over).zip(called.iter().zip(returned));
+    let mut rounds: Vec<[i64; 3]> = parts
+        .map(|((end, over), (called, returned))| [(called, end), (end, over), (over, returned)])
+        .map(|parts| parts.map(|(from, to)| signed(*to) - signed(*from)))
+        .collect();
+    rounds.sort_unstable_by_key(|[_, over, launch]| core::cmp::Reverse(over + launch));
+    rounds.truncate(SHOWN);
+    json!({ "what": "held until the end was seen, then until the hold was over, then until the return, ns", "rounds": rounds })
 }
 
 fn quantiles(mut times: Vec<i64>) -> Value {
@@ -108,11 +128,11 @@ fn summary(report: &Value) -> String {
 }
 
 pub(crate) fn print(report: &Value) {
-    println!("{:<58}{:>9}{:>9}{:>9}{:>10}{:>9}", "ns", "p50", "p99", "p99.9", "max", "asked");
+    println!("{:<60}{:>9}{:>9}{:>9}{:>10}{:>9}", "ns", "p50", "p99", "p99.9", "max", "asked");
     let row = |what: &str, figures: &Value, asked: Option<u64>| {
         let [p50, p99, p999, max] = ["p50_ns", "p99_ns", "p999_ns", "max_ns"].map(|name| cell(&figures[name]));
         let asked = asked.map_or_else(String::new, |asked| asked.to_string());
-        println!("{what:<58}{p50:>9}{p99:>9}{p999:>9}{max:>10}{asked:>9}");
+        println!("{what:<60}{p50:>9}{p99:>9}{p999:>9}{max:>10}{asked:>9}");
     };
     row("busy seen, since right before cuLaunchKernel", &report["busy"]["figures"], Some(ASKED_BUSY_NS));
     row("idle seen, since right after cuStreamSynchronize", &report["idle"]["figures"], None);
@@ -131,6 +151,7 @@ pub(crate) fn print(report: &Value) {
         }
         row("  the launch itself, not held", &resume["unheld_launch"], None);
     }
+    row("nobody holds it, the program itself waits: since known, raw", &report["own_wait"]["figures"], None);
     let above = above(report);
     println!("above what is asked for: {}", if above.is_empty() { "nothing".into() } else { above.join("; ") });
 }
