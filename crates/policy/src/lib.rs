@@ -30,7 +30,6 @@ mod fair;
 pub mod objective;
 pub mod phase;
 pub mod rhythm;
-pub mod side;
 mod slo_aware;
 mod throughput;
 mod tpot_first;
@@ -221,8 +220,6 @@ pub struct View<'a> {
     pub quarantined: bool,
     /// How much it may disturb.
     pub dial: Dial,
-    /// Among best-effort tenants alone: whether its work takes less on half of the SMs; nothing where nobody knows.
-    pub is_half_faster: Option<bool>,
 }
 
 /// The lane of who need not share: all SMs, or, for a latency tenant, all but a few of them where the ladder has such a split.
@@ -283,7 +280,6 @@ impl View<'_> {
             least_share: 0,
             quarantined: false,
             dial: Dial::USUAL,
-            is_half_faster: None,
         }
     }
 

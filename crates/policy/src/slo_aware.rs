@@ -8,14 +8,12 @@
 //! way when one comes. How much of all this is risked is the dial's: at 0 a launch must be over well before a step is due;
 //! in the middle compute-bound kernels run beside steps, on a few SMs; at 1 nothing is held.
 //!
-//! Best-effort tenants among themselves run on all SMs or on halves, whichever is faster ([`side`]).
-//!
 //! Whoever gets less than its least share runs all the same, on a few SMs where there are lanes.
 //!
 //! Where a latency tenant misses its objectives nothing is risked any more: it is as if the dial were at 0, unless it is at 1.
 //! If that does not help, latency tenants of less weight stay on half of the SMs while one of more weight is at work.
 
-use crate::{Bound, Class, Dial, Lane, Launch, Member, Reason, TURN_NS, Until, Verdict, View, side};
+use crate::{Bound, Class, Dial, Lane, Launch, Member, Reason, TURN_NS, Until, Verdict, View};
 
 /// How long after it was due a step is still waited for, beyond its spread: then the tenant has changed its ways.
 const PATIENCE_NS: u64 = 100_000;
@@ -96,7 +94,7 @@ pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
     let latency = || view.others.iter().filter(|other| other.class == Class::Latency);
     let urgent = || latency().filter(|other| apart(other, view).is_none());
     if latency().next().is_none() {
-        return side::decide(view);
+        return Verdict::run(Lane::Full, Reason::Free);
     }
     if is_unbounded {
         return Verdict::run(Lane::Full, Reason::Unbounded);

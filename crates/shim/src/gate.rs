@@ -15,7 +15,7 @@ use crate::lane::{FULL, LANES};
 use crate::schedule::Schedule;
 use crate::stream::{Logical, State};
 use crate::tenant::{Membership, membership};
-use crate::{beckon, quarantine, record, settings, sides, steps};
+use crate::{beckon, quarantine, record, settings, steps};
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -56,8 +56,6 @@ struct Said {
     looks_ahead: bool,
     /// Where launches run while nobody else wants the GPU.
     at_ease: Lane,
-    /// Whether there are others of its kind and nobody else, so that all SMs and halves are compared.
-    compares: bool,
 }
 
 thread_local! {
@@ -346,7 +344,6 @@ impl Said {
             foresees: false,
             looks_ahead: false,
             at_ease: Lane::Full,
-            compares: false,
         }
     }
 
@@ -395,10 +392,6 @@ impl Said {
         let foresees = policy(self.policy).is_some_and(|policy| policy.foresees);
         self.foresees = foresees && self.entry.class == Class::BestEffort && someone_is_urgent;
         HOT.foresees.store(self.foresees, Ordering::Relaxed);
-        let is_among_equals = !someone_is_urgent && self.entry.class == Class::BestEffort && !self.others.is_empty();
-        self.compares = foresees && is_among_equals && !self.entry.ladder.widths().is_empty();
-        sides::set_telling(false);
-        sides::beside(self.others.iter().fold(0, |slots, (slot, _)| slots | 1 << (slot % 64)));
         self.looks_ahead = foresees && someone_is_urgent;
         let is_looked_after = foresees && self.entry.class == Class::Latency && !self.others.is_empty();
         let someone_makes_way = self.others.iter().any(|(_, entry)| entry.class == Class::BestEffort);
@@ -419,11 +412,7 @@ impl Said {
             return Answer::Paused;
         }
         let wants = |view: &TenantView| view.step().is_busy() || view.is_holding();
-        let stays = self.compares && sides::is_half_faster() == Some(true);
-        if !self.foresees && !stays && !self.others.iter().any(|(slot, _)| wants(&membership.others[*slot])) {
-            if self.compares {
-                sides::set_telling(false);
-            }
+        if !self.foresees && !self.others.iter().any(|(slot, _)| wants(&membership.others[*slot])) {
             return Answer::Run(self.at_ease, Reason::Free);
         }
         self.weigh(membership, asked)
@@ -432,9 +421,6 @@ impl Said {
     #[cold]
     fn weigh(&mut self, membership: &'static Membership, asked: Option<&Asked>) -> Answer {
         let now_ns = clock::now();
-        if self.compares {
-            sides::look(now_ns);
-        }
         let own = membership.page.outlook(now_ns);
         let me = member(self.slot, &self.entry, membership.page.step(), false, Some(own));
         self.members.clear();
@@ -459,7 +445,6 @@ impl Said {
             least_share: self.entry.limits.least_share,
             quarantined: quarantine::is_quarantined(),
             dial: self.dial,
-            is_half_faster: sides::is_half_faster(),
         };
         let verdict = decide(self.policy, &launch, &view);
         match verdict.decision {

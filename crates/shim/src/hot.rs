@@ -30,8 +30,6 @@ pub(crate) struct Hot {
     pub(crate) recording: AtomicBool,
     /// Whether a test's schedule decides about lanes.
     pub(crate) scheduled: AtomicBool,
-    /// Whether places are being compared, so that all launches are timed.
-    pub(crate) telling: AtomicBool,
 }
 
 pub(crate) static HOT: Hot = Hot {
@@ -46,5 +44,4 @@ pub(crate) static HOT: Hot = Hot {
     looked_after: AtomicBool::new(false),
     recording: AtomicBool::new(false),
     scheduled: AtomicBool::new(false),
-    telling: AtomicBool::new(false),
 };

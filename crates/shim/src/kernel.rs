@@ -128,15 +128,13 @@ impl Profile {
     }
 
     /// Counts a launch on a lane; says whether it is to be timed. That are the first few on each lane, then one in many, as long
-    /// as anybody has use for it, and all of them while places are compared.
+    /// as anybody has use for it.
     pub(crate) fn is_to_be_timed(&self, lane: usize) -> bool {
         const RARELY: u32 = 256;
         let count = self.launches.load(Ordering::Relaxed);
         // Two threads may count as one: which launches are timed does not matter.
         self.launches.store(count.wrapping_add(1), Ordering::Relaxed);
-        (count.is_multiple_of(RARELY) && !HOT.freedom.holds())
-            || !self.is_known_on(lane)
-            || HOT.telling.load(Ordering::Relaxed)
+        (count.is_multiple_of(RARELY) && !HOT.freedom.holds()) || !self.is_known_on(lane)
     }
 
     /// It took so long on a lane. At first the shortest counts: the first launches are slow in many ways. Later it is a mean

@@ -61,7 +61,6 @@ mod replace;
 mod resolve;
 mod schedule;
 mod settings;
-mod sides;
 mod stats;
 mod steps;
 mod stream;

@@ -9,14 +9,12 @@
 
 use crate::call::is_ok;
 use crate::coroutine::Coroutine;
-use crate::hot::HOT;
 use crate::kernel::{self, Profile};
 use crate::lane::{self, FULL};
-use crate::{log, quarantine, sides};
+use crate::{log, quarantine};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
-use detshare_board::clock;
 use detshare_cuda::types::{CUevent, CUevent_flags, CUfunction, CUresult, CUstream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -44,8 +42,6 @@ struct Watch {
     function: Option<CUfunction>,
     profile: &'static Profile,
     lane: usize,
-    /// When it was launched, if that was while places were compared.
-    told: Option<u64>,
     /// When it was first seen to be running.
     running: Option<Instant>,
     reported: bool,
@@ -108,12 +104,11 @@ pub(crate) fn launch(
 ) -> (CUresult, usize) {
     // Not worth waiting for: another launch will be timed.
     let Some(pair) = FREE.try_lock().ok().and_then(|mut free| free.pop()) else { return call() };
-    let told = HOT.telling.load(Ordering::Relaxed).then(clock::now);
     let started = is_ok(cu!(cuEventRecord(pair.start, at)));
     let (code, lane) = call();
     if started && is_ok(code) && is_ok(cu!(cuEventRecord(pair.end, at))) {
         let mut watches = watches();
-        watches.push(Watch { pair, coroutine, function, profile, lane, told, running: None, reported: false });
+        watches.push(Watch { pair, coroutine, function, profile, lane, running: None, reported: false });
         WATCHED.store(watches.len(), Ordering::Release);
         drop(watches);
         crate::background::wake();
@@ -143,9 +138,6 @@ impl Watch {
                 self.judge(took);
             }
             quarantine::judge(self.profile, self.lane, took);
-            if let Some(at_ns) = self.told {
-                sides::note(self.profile, at_ns, self.lane, took);
-            }
             self.profile.note(self.lane, took);
             self.profile.publish(self.lane);
         }

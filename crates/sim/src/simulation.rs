@@ -240,7 +240,6 @@ impl Simulation<'_> {
             least_share: self.settings.least_share,
             quarantined: false,
             dial: self.settings.dial,
-            is_half_faster: None,
         };
         decide(policy, &launch, &view)
     }

@@ -15,7 +15,8 @@
 //! launch costs in the middle when nothing holds it.
 //!
 //! `own wait`: the same without a hold. The best-effort tenant looks at a word that the latency tenant sets when its step is
-//! over, and then launches. No gate can be faster: it is what machine and driver take by themselves.
+//! over, and then launches. No gate can be faster: it is what machine and driver take by themselves. That is why the end of
+//! the hold is what is judged, and not the return of the launch: on some machines the launch alone takes longer than asked.
 
 mod board;
 mod child;

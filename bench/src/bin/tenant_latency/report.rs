@@ -12,7 +12,7 @@ const SOONEST_NS: u64 = 50_000;
 
 /// The orders in which the two come, as the record and the table call them.
 const ORDERS: [(&str, &str); 2] =
-    [("resume", "held launch returns"), ("resume_second", "the same, it ran when the other came")];
+    [("resume", "held tenant goes on"), ("resume_second", "the same, it ran when the other came")];
 
 /// All of it as the record has it.
 pub(crate) fn of(arguments: &Arguments, measured: Measured) -> Result<Value> {
@@ -66,7 +66,7 @@ fn resume(measured: Resume) -> Result<Value> {
     Ok(json!({
         "what": "the end of the latency tenant's step until the hold is over, and until the held cuLaunchKernel has returned",
         "asked_p99_ns": ASKED_RESUME_NS,
-        "judged": if end_seen.is_some() { "since_end_seen" } else { "since_end_known" },
+        "judged": if end_seen.is_some() { "/hold_over" } else { "/since_end_known/net" },
         "hold_over": hold_over,
         "slowest": slowest,
         "since_end_seen": end_seen.as_deref().map(since),
@@ -107,7 +107,7 @@ fn judged(report: &Value) -> Vec<(&'static str, &Value, u64)> {
     let mut judged = vec![("busy seen", &report["busy"]["figures"], ASKED_BUSY_NS)];
     for (key, what) in ORDERS {
         let by = report[key]["judged"].as_str().unwrap_or_default();
-        judged.push((what, &report[key][by]["net"], ASKED_RESUME_NS));
+        judged.push((what, report[key].pointer(by).unwrap_or(&Value::Null), ASKED_RESUME_NS));
     }
     judged
 }
@@ -143,11 +143,12 @@ pub(crate) fn print(report: &Value) {
             "{title}: {rounds} launches, {missed} of them not held for it and left out; {} holds",
             resume["holds"]
         );
-        row("  the hold is over, since the end was seen", &resume["hold_over"], None);
+        let asked = |by: &str| (resume["judged"].as_str() == Some(by)).then_some(ASKED_RESUME_NS);
+        row("  the hold is over, since the end was seen", &resume["hold_over"], asked("/hold_over"));
         for (since, what) in [("since_end_seen", "since the end was seen"), ("since_end_known", "since it was known")] {
-            let asked = (resume["judged"].as_str() == Some(since)).then_some(ASKED_RESUME_NS);
             row(&format!("  {what}, raw"), &resume[since]["raw"], None);
-            row(&format!("  {what}, net of the launch itself"), &resume[since]["net"], asked);
+            let net = format!("/{since}/net");
+            row(&format!("  {what}, net of the launch itself"), &resume[since]["net"], asked(&net));
         }
         row("  the launch itself, not held", &resume["unheld_launch"], None);
     }

@@ -64,7 +64,6 @@ struct Moment {
     least_share: u32,
     quarantined: bool,
     dial: Dial,
-    is_half_faster: Option<bool>,
 }
 
 impl Moment {
@@ -80,7 +79,6 @@ impl Moment {
             least_share: self.least_share,
             quarantined: self.quarantined,
             dial: self.dial,
-            is_half_faster: self.is_half_faster,
         }
     }
 
@@ -95,36 +93,18 @@ fn moment() -> impl Strategy<Value = Moment> {
     let started = 1_000 * MS;
     (members(), started..2 * started).prop_flat_map(|(members, now_ns)| {
         let rhythms = proptest::collection::vec(rhythm(now_ns), members.len());
-        let flags = (any::<bool>(), any::<bool>(), any::<Option<bool>>());
+        let flags = (any::<bool>(), any::<bool>());
         let objectives = proptest::collection::vec((option_of_duration(), option_of_duration()), members.len());
         let known = (rhythms, objectives);
         (known, flags, duration(), 0..=1_000_u32, 0..=300_u32, 0..=1_000_u16).prop_map(
-            move |(
-                (rhythms, objectives),
-                (lanes, quarantined, is_half_faster),
-                in_flight_ns,
-                share,
-                least_share,
-                dial,
-            )| {
+            move |((rhythms, objectives), (lanes, quarantined), in_flight_ns, share, least_share, dial)| {
                 let known = members.iter().zip(rhythms.into_iter().zip(objectives));
                 let known =
                     known.map(|(member, (rhythm, (ttft_ns, tpot_ns)))| Member { rhythm, ttft_ns, tpot_ns, ..*member });
                 let mut others: Vec<Member> = known.collect();
                 let me = others.remove(0);
                 let dial = Dial::new(dial);
-                Moment {
-                    now_ns,
-                    me,
-                    others,
-                    lanes,
-                    in_flight_ns,
-                    share,
-                    least_share,
-                    quarantined,
-                    dial,
-                    is_half_faster,
-                }
+                Moment { now_ns, me, others, lanes, in_flight_ns, share, least_share, quarantined, dial }
             },
         )
     })
@@ -368,13 +348,11 @@ proptest! {
         (now_ns, in_flight_ns) in (wild(), wild()),
         (ladder, width) in (proptest::collection::vec(wild_u32(), 0..20), wild_u32()),
         (share, least_share, dial, quarantined) in (wild_u32(), wild_u32(), any::<u16>(), any::<bool>()),
-        is_half_faster in any::<Option<bool>>(),
         (lasts_ns, bound) in (proptest::option::of(wild()), launch().prop_map(|launch| launch.bound)),
     ) {
         let dial = Dial::new(dial);
         let (others, ladder) = (&others[..], &ladder[..]);
-        let seen = View { now_ns, others, ladder, width, in_flight_ns, share, least_share, ..View::alone(me) };
-        let view = View { quarantined, dial, is_half_faster, ..seen };
+        let view = View { now_ns, me, others, ladder, width, in_flight_ns, share, least_share, quarantined, dial };
         for policy in all_policies() {
             check_sensible(&view, decide(policy, &Launch { lasts_ns, bound }, &view))?;
         }

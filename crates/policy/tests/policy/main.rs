@@ -2,11 +2,9 @@
 //!
 //! * `agree`: what holds whatever is on the board.
 //! * `cases`: what is decided where it can be said.
-//! * `sides`: all SMs or halves, for best-effort tenants among themselves.
 
 mod agree;
 mod cases;
-mod sides;
 
 use detshare_policy::{Class, Decision, Lane, Launch, Member, POLICIES, Rhythm, View, decide, number};
 

@@ -632,23 +632,6 @@ fn lanes_change_with_who_is_there() {
     program.ends();
 }
 
-/// Under `slo-aware` equals try halves as long as both want the GPU, and who is alone again has all SMs.
-#[test]
-fn among_equals_halves_are_tried() {
-    let (office, mut program, admitted) = joined(&[("DETSHARE_CLASS", "best-effort")], |_| ());
-    office.daemon.set_policy(SLO_AWARE);
-    let width = |program: &mut Program| {
-        program.does(&["begin", "open", "stream"]);
-        admitted.view.read(clock::now()).lane_width
-    };
-    let other = office.introduce(&admitted, Class::BestEffort);
-    other.launch();
-    until("it is on its half", || width(&mut program) == 64);
-    until("it is on all SMs", || width(&mut program) == 132);
-    assert_eq!(admitted.view.read(clock::now()).holds, 0, "nobody is held for it");
-    program.ends();
-}
-
 #[test]
 fn a_daemons_successor_knows_the_tenant() {
     let (office, mut program, admitted) = joined(&[], |_| ());
