@@ -6,11 +6,13 @@
 //!
 //! * `op`, `program`: instructions and functions as they are run. `decode` makes them.
 //! * `warp`, `control`, `block`: who runs when. `collective`: what the lanes of a warp do together.
-//! * `lanes`, `compute`, `integer`, `float`, `soft`, `compare`, `convert`, `special`: what registers hold.
-//! * `access`, `atomic`: memory.
+//! * `lanes`, `compute`, `integer`, `float`, `half`, `approx`, `soft`, `compare`, `convert`, `fp8`, `video`,
+//!   `uncommon`, `special`: what registers hold.
+//! * `access`, `atomic`: memory. `system`: functions that the system brings.
 //! * `check`: what programs do wrong without a fault, found where they ask for it. `line_table`: where the code came from.
 
 mod access;
+mod approx;
 mod atomic;
 mod block;
 mod check;
@@ -21,6 +23,8 @@ mod control;
 mod convert;
 mod decode;
 mod float;
+mod fp8;
+mod half;
 mod integer;
 pub(crate) mod interface;
 mod lanes;
@@ -30,11 +34,14 @@ mod op;
 mod program;
 mod soft;
 mod special;
+mod system;
 #[cfg(test)]
 mod tests;
+mod uncommon;
+mod video;
 mod warp;
 
 pub(crate) use block::Block;
 pub(crate) use check::{Finding, FindingKind};
-pub(crate) use decode::{decode, decode_checked};
+pub(crate) use decode::{DecodeError, decode, decode_checked};
 pub(crate) use program::{Image, Kernel};

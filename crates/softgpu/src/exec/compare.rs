@@ -6,13 +6,18 @@
 )]
 
 use super::float::flush32;
+use super::half;
 use super::lanes::{Lane, Registers, map3, test2};
 use super::op::{CompareType, Comparison, Condition, FloatType, IntType, Logic, Reg, Relation, Slot};
-use super::soft;
 
 /// The lanes where a comparison holds.
 pub(super) fn compare(r: &Registers, comparison: &Comparison) -> u32 {
-    let held = relation(r, comparison);
+    compare_half(r, comparison, 0)
+}
+
+/// The lanes where a comparison holds, for the halves from a bit on where two stand side by side.
+pub(super) fn compare_half(r: &Registers, comparison: &Comparison, shift: u32) -> u32 {
+    let held = relation(r, comparison, shift);
     match comparison.combined {
         None => held,
         Some((logic, condition)) => combine(logic, held, r.condition(condition)),
@@ -21,7 +26,7 @@ pub(super) fn compare(r: &Registers, comparison: &Comparison) -> u32 {
 
 /// The lanes where the relation does not hold, combined as the relation is.
 pub(super) fn compare_inverse(r: &Registers, comparison: &Comparison) -> u32 {
-    let held = !relation(r, comparison);
+    let held = !relation(r, comparison, 0);
     match comparison.combined {
         None => held,
         Some((logic, condition)) => combine(logic, held, r.condition(condition)),
@@ -36,14 +41,15 @@ pub(super) fn combine(logic: Logic, a: u32, b: u32) -> u32 {
     }
 }
 
-fn relation(r: &Registers, comparison: &Comparison) -> u32 {
+fn relation(r: &Registers, comparison: &Comparison, shift: u32) -> u32 {
     let ab = [comparison.a, comparison.b];
     let relation = comparison.relation;
-    let half = |format: soft::Format| {
-        move |bits: u32| {
-            f64::from_bits(soft::convert(u64::from(bits & 0xffff), format, soft::F64, super::op::Rounding::Nearest))
-        }
+    let flush = comparison.flush;
+    let f16 = move |bits: u32| {
+        let bits = bits >> shift & 0xffff;
+        half::widen(FloatType::F16, if flush && bits & 0x7c00 == 0 { bits & 0x8000 } else { bits })
     };
+    let bf16 = move |bits: u32| half::widen(FloatType::Bf16, bits >> shift & 0xffff);
     match comparison.ty {
         CompareType::Integer(IntType::U16) => ordered(r, relation, ab, |bits: u32| bits as u16),
         CompareType::Integer(IntType::S16) => ordered(r, relation, ab, |bits: u32| bits as i16),
@@ -56,8 +62,8 @@ fn relation(r: &Registers, comparison: &Comparison) -> u32 {
         }
         CompareType::Float(FloatType::F32) => ordered(r, relation, ab, f32::from_bits),
         CompareType::Float(FloatType::F64) => ordered(r, relation, ab, f64::from_bits),
-        CompareType::Float(FloatType::F16) => ordered(r, relation, ab, half(soft::F16)),
-        CompareType::Float(FloatType::Bf16) => ordered(r, relation, ab, half(soft::BF16)),
+        CompareType::Float(FloatType::F16) => ordered(r, relation, ab, f16),
+        CompareType::Float(FloatType::Bf16) => ordered(r, relation, ab, bf16),
     }
 }
 

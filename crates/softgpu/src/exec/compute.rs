@@ -3,7 +3,7 @@
 use super::integer::Carry;
 use super::lanes::{Registers, map1};
 use super::op::Op;
-use super::{compare, convert, float, integer};
+use super::{compare, convert, float, integer, uncommon};
 
 /// Runs an instruction in the lanes of the mask.
 pub(super) fn compute(r: &mut Registers, op: &Op, mask: u32) {
@@ -46,7 +46,7 @@ pub(super) fn compute(r: &mut Registers, op: &Op, mask: u32) {
         Op::Float2 { op, ty, mode, d, a, b } => float::two(r, op, ty, mode, d, [a, b], mask),
         Op::Fma { ty, mode, d, a, b, c } => float::fma(r, ty, mode, d, [a, b, c], mask),
         Op::PackedFloat1 { op, ty, mode, d, a } => float::packed_one(r, op, ty, mode, d, a, mask),
-        Op::PackedFloat2 { op, ty, mode, d, a, b } => float::packed_two(r, op, ty, mode, d, [a, b], mask),
+        Op::PackedFloat2 { op, ty, mode, d, a, b } => float::two_halves(r, op, ty, mode, true, d, [a, b], mask),
         Op::PackedFma { ty, mode, d, a, b, c } => float::packed_fma(r, ty, mode, d, [a, b, c], mask),
         Op::TestFloat { test, ty, d, a } => r.write_predicate(d, mask, float::test(r, test, ty, a)),
 
@@ -66,6 +66,7 @@ pub(super) fn compute(r: &mut Registers, op: &Op, mask: u32) {
 
         Op::Convert { from, to, mode, d, a } => convert::convert(r, from, to, mode, d, a, mask),
         Op::ConvertPair { to, mode, d, a, b } => convert::convert_pair(r, to, mode, d, [a, b], mask),
+        Op::Uncommon(ref op) => uncommon::run(r, op, mask),
         // The warp runs the others.
         _ => {}
     }

@@ -84,8 +84,15 @@ fn convert_bits(bits: u64, from: Number, to: Number, mode: FloatMode) -> u64 {
         (Number::Float(from), Number::Float(to)) => to_float(operand(bits, from, mode), from, to, mode),
         (Number::Float(FloatType::F32), Number::Tf32) => {
             let bits = operand(bits, FloatType::F32, mode);
-            if f32::from_bits(bits as u32).is_nan() && !mode.relu && mode.rounding == Rounding::NearestAway {
+            if f32::from_bits(bits as u32).is_nan()
+                && !mode.finite
+                && !mode.relu
+                && mode.rounding == Rounding::NearestAway
+            {
                 return bits & !((1 << TF32_UNUSED_BITS) - 1);
+            }
+            if mode.finite {
+                return finite_tf32(bits as u32).into();
             }
             let bits = if mode.relu { mode.result(FloatType::F32, bits) } else { bits };
             soft::convert(bits, soft::F32, soft::TF32, mode.rounding) << TF32_UNUSED_BITS
@@ -93,6 +100,15 @@ fn convert_bits(bits: u64, from: Number, to: Number, mode: FloatMode) -> u64 {
         // The decoder lets no other combination through.
         _ => bits,
     }
+}
+
+/// `cvt.rna.satfinite.tf32.f32`, step by step as the GPU does it: whatever is no number afterwards, NaNs included, is
+/// one step smaller.
+fn finite_tf32(bits: u32) -> u32 {
+    let is_finite = |bits: u32| f32::from_bits(bits).is_finite();
+    let rounded = if is_finite(bits) { bits + (1 << (TF32_UNUSED_BITS - 1)) } else { bits };
+    let kept = rounded & !((1 << TF32_UNUSED_BITS) - 1);
+    if is_finite(kept) { kept } else { kept - (1 << TF32_UNUSED_BITS) }
 }
 
 /// A number's own bits, flushed where asked for. Only `f32` is ever flushed.
@@ -115,6 +131,7 @@ fn to_float(bits: u64, from: FloatType, to: FloatType, mode: FloatMode) -> u64 {
         (FloatType::Bf16, FloatType::F32) => bits << 16,
         _ => soft::convert(bits, from.format(), to.format(), mode.rounding),
     };
+    let converted = if mode.finite { to.format().finite(converted) } else { converted };
     let converted =
         flushed_as_unbounded(flushed, to, converted, |wide, _| soft::convert(bits, from.format(), wide, mode.rounding));
     flushed.result(to, converted)

@@ -1,7 +1,7 @@
 //! Floating-point arithmetic.
 //!
-//! What rounds to nearest even is done by the CPU; other roundings and half formats are in [`soft`]. Where PTX
-//! allows an approximation, the result is the one of `f64` arithmetic, rounded.
+//! What rounds to nearest even is done by the CPU, halves by way of its `f32` and `f64` ([`half`]); other roundings
+//! are in [`soft`]. Where PTX allows an approximation it is in [`approx`].
 #![allow(
     clippy::cast_possible_truncation,
     reason = "an f64 that stands for an f32 result is rounded by the conversion, and half formats are low bits"
@@ -10,9 +10,10 @@
 use super::lanes::{Registers, map1, map2, map3};
 use super::op::{Float1, Float2, FloatMode, FloatTest, FloatType, Rounding, Slot};
 use super::soft::{self, Format};
+use super::{approx, half};
 
 /// What `f32` operations give that have no result.
-const NAN32: u32 = 0x7fff_ffff;
+pub(super) const NAN32: u32 = 0x7fff_ffff;
 const SIGN32: u32 = 1 << 31;
 const SIGN64: u64 = 1 << 63;
 
@@ -34,7 +35,7 @@ fn bits64<const N: usize>(value: f64, operands: [u64; N]) -> u64 {
 
 /// The bits of a result, with the one NaN that the GPU has.
 #[inline(always)]
-fn bits32(value: f32) -> u32 {
+pub(super) fn bits32(value: f32) -> u32 {
     if value.is_nan() { NAN32 } else { value.to_bits() }
 }
 
@@ -53,6 +54,15 @@ impl FloatType {
             Self::F64 => soft::F64,
         }
     }
+
+    /// The bit of the sign.
+    fn sign(self) -> u64 {
+        match self {
+            Self::F16 | Self::Bf16 => 1 << 15,
+            Self::F32 => SIGN32.into(),
+            Self::F64 => SIGN64,
+        }
+    }
 }
 
 impl FloatMode {
@@ -63,6 +73,8 @@ impl FloatMode {
         saturate: false,
         relu: false,
         keep_nan: false,
+        sign_of_both: false,
+        finite: false,
         integral: false,
     };
 
@@ -113,7 +125,7 @@ fn relu(ty: FloatType, bits: u64) -> u64 {
     }
 }
 
-fn to_f64(ty: FloatType, bits: u64) -> f64 {
+pub(super) fn to_f64(ty: FloatType, bits: u64) -> f64 {
     match ty {
         FloatType::F32 => f32::from_bits(bits as u32).into(),
         FloatType::F64 => f64::from_bits(bits),
@@ -121,7 +133,7 @@ fn to_f64(ty: FloatType, bits: u64) -> f64 {
     }
 }
 
-fn from_f64(ty: FloatType, value: f64) -> u64 {
+pub(super) fn from_f64(ty: FloatType, value: f64) -> u64 {
     match ty {
         FloatType::F32 => bits32(value as f32).into(),
         FloatType::F64 => value.to_bits(),
@@ -172,6 +184,12 @@ pub(super) fn fma(r: &mut Registers, ty: FloatType, mode: FloatMode, d: Slot, ab
             bits64(f64::from_bits(a).mul_add(f64::from_bits(b), f64::from_bits(c)), [b, c, a])
         }),
         FloatType::F64 => map3(r, d, abc, mask, |a: u64, b: u64, c: u64| fma_bits(ty, mode, a, b, c)),
+        FloatType::F16 if mode.is(false) => {
+            map3(r, d, abc, mask, |a: u32, b: u32, c: u32| half::fma(FloatType::F16, a, b, c));
+        }
+        FloatType::Bf16 if mode.is(false) => {
+            map3(r, d, abc, mask, |a: u32, b: u32, c: u32| half::fma(FloatType::Bf16, a, b, c));
+        }
         _ => map3(r, d, abc, mask, |a: u32, b: u32, c: u32| fma_bits(ty, mode, a.into(), b.into(), c.into()) as u32),
     }
 }
@@ -186,17 +204,23 @@ fn fma_bits(ty: FloatType, mode: FloatMode, a: u64, b: u64, c: u64) -> u64 {
 }
 
 pub(super) fn packed_fma(r: &mut Registers, ty: FloatType, mode: FloatMode, d: Slot, abc: [Slot; 3], mask: u32) {
-    map3(r, d, abc, mask, |a: u32, b: u32, c: u32| {
-        halves(|shift| {
-            let [a, b, c] = [a, b, c].map(|both| u64::from(both >> shift & 0xffff));
-            fma_bits(ty, mode, a, b, c)
-        })
-    });
-}
-
-/// Two halves side by side from a function of where they are.
-fn halves(half: impl Fn(u32) -> u64) -> u32 {
-    half(0) as u32 & 0xffff | (half(16) as u32) << 16
+    macro_rules! short {
+        ($ty:expr) => {
+            map3(r, d, abc, mask, |a: u32, b: u32, c: u32| {
+                half::pair(|shift| half::fma($ty, a >> shift, b >> shift, c >> shift))
+            })
+        };
+    }
+    match ty {
+        FloatType::F16 if mode.is(false) => short!(FloatType::F16),
+        FloatType::Bf16 if mode.is(false) => short!(FloatType::Bf16),
+        _ => map3(r, d, abc, mask, |a: u32, b: u32, c: u32| {
+            half::pair(|shift| {
+                let [a, b, c] = [a, b, c].map(|both| u64::from(both >> shift & 0xffff));
+                fma_bits(ty, mode, a, b, c) as u32
+            })
+        }),
+    }
 }
 
 pub(super) fn two(r: &mut Registers, op: Float2, ty: FloatType, mode: FloatMode, d: Slot, ab: [Slot; 2], mask: u32) {
@@ -221,14 +245,22 @@ pub(super) fn two(r: &mut Registers, op: Float2, ty: FloatType, mode: FloatMode,
         (FloatType::F32, Float2::Add) if mode.is(false) => on_cpu!(f32, same, bits32, +),
         (FloatType::F32, Float2::Sub) if mode.is(false) => on_cpu!(f32, same, bits32, -),
         (FloatType::F32, Float2::Mul) if mode.is(false) => on_cpu!(f32, same, bits32, *),
-        (FloatType::F32, Float2::Div | Float2::DivFull) if mode.is(false) => on_cpu!(f32, same, bits32, /),
+        (FloatType::F32, Float2::Div) if mode.is(false) => on_cpu!(f32, same, bits32, /),
+        (FloatType::F32, Float2::DivFull) if mode.is(false) => map2(r, d, ab, mask, approx::full_quotient),
+        (FloatType::F32, Float2::DivApprox) if mode.is(false) => map2(r, d, ab, mask, approx::quotient),
+        (FloatType::F32, Float2::DivFull) if mode.is(true) => {
+            map2(r, d, ab, mask, |a: u32, b: u32| flush32(approx::full_quotient(flush32(a), flush32(b))));
+        }
+        (FloatType::F32, Float2::DivApprox) if mode.is(true) => {
+            map2(r, d, ab, mask, |a: u32, b: u32| flush32(approx::quotient(flush32(a), flush32(b))));
+        }
         (FloatType::F32, Float2::Add) if mode.is(true) => on_cpu!(f32, flush32, flushed, +),
         (FloatType::F32, Float2::Sub) if mode.is(true) => on_cpu!(f32, flush32, flushed, -),
         (FloatType::F32, Float2::Mul) if mode.is(true) => map2(r, d, ab, mask, |a: u32, b: u32| {
             let (a, b) = (f32::from_bits(flush32(a)), f32::from_bits(flush32(b)));
             flushed_by(a * b, f64::from(a) * f64::from(b))
         }),
-        (FloatType::F32, Float2::Div | Float2::DivFull) if mode.is(true) => map2(r, d, ab, mask, |a: u32, b: u32| {
+        (FloatType::F32, Float2::Div) if mode.is(true) => map2(r, d, ab, mask, |a: u32, b: u32| {
             let (a, b) = (f32::from_bits(flush32(a)), f32::from_bits(flush32(b)));
             flushed_by(a / b, f64::from(a) / f64::from(b))
         }),
@@ -243,6 +275,7 @@ pub(super) fn two(r: &mut Registers, op: Float2, ty: FloatType, mode: FloatMode,
             map1(r, d, d, mask, |value: u32| if value == NAN32 | SIGN32 { NAN32 } else { value });
         }
         (FloatType::F64, _) => map2(r, d, ab, mask, |a: u64, b: u64| two_bits(op, ty, mode, a, b)),
+        (FloatType::F16 | FloatType::Bf16, _) => two_halves(r, op, ty, mode, false, d, ab, mask),
         _ => map2(r, d, ab, mask, |a: u32, b: u32| two_bits(op, ty, mode, a.into(), b.into()) as u32),
     }
 }
@@ -265,18 +298,42 @@ fn smaller32(a: u32, b: u32) -> u32 {
     }
 }
 
-pub(super) fn packed_two(
+/// An operation on halves, one in a register or two side by side.
+#[allow(clippy::too_many_arguments, reason = "what every operation has, and how many halves there are")]
+pub(super) fn two_halves(
     r: &mut Registers,
     op: Float2,
     ty: FloatType,
     mode: FloatMode,
+    packed: bool,
     d: Slot,
     ab: [Slot; 2],
     mask: u32,
 ) {
-    map2(r, d, ab, mask, |a: u32, b: u32| {
-        halves(|shift| two_bits(op, ty, mode, u64::from(a >> shift & 0xffff), u64::from(b >> shift & 0xffff)))
-    });
+    fn run(r: &mut Registers, packed: bool, d: Slot, ab: [Slot; 2], mask: u32, half: impl Fn(u32, u32) -> u32) {
+        if packed {
+            map2(r, d, ab, mask, |a: u32, b: u32| half::pair(|shift| half(a >> shift, b >> shift)));
+        } else {
+            map2(r, d, ab, mask, half);
+        }
+    }
+    /// The plain forms, each with a loop of its own.
+    macro_rules! short_or_long {
+        ($($short:ident)*) => {
+            match (ty, op) {
+                $(
+                    (FloatType::F16, Float2::$short) if mode.is(false) => {
+                        run(r, packed, d, ab, mask, |a, b| half::two(Float2::$short, FloatType::F16, a, b));
+                    }
+                    (FloatType::Bf16, Float2::$short) if mode.is(false) => {
+                        run(r, packed, d, ab, mask, |a, b| half::two(Float2::$short, FloatType::Bf16, a, b));
+                    }
+                )*
+                _ => run(r, packed, d, ab, mask, |a, b| two_bits(op, ty, mode, a.into(), b.into()) as u32),
+            }
+        };
+    }
+    short_or_long!(Add Sub Mul Min Max);
 }
 
 pub(super) fn two_bits(op: Float2, ty: FloatType, mode: FloatMode, a: u64, b: u64) -> u64 {
@@ -286,7 +343,7 @@ pub(super) fn two_bits(op: Float2, ty: FloatType, mode: FloatMode, a: u64, b: u6
         _ => (a, b),
     };
     if op == Float2::CopySign {
-        let sign = if ty == FloatType::F64 { SIGN64 } else { SIGN32.into() };
+        let sign = ty.sign();
         return b & !sign | a & sign;
     }
     let (a, b) = (mode.operand(ty, a), mode.operand(ty, b));
@@ -297,27 +354,13 @@ pub(super) fn two_bits(op: Float2, ty: FloatType, mode: FloatMode, a: u64, b: u6
             let bits = soft::mul(a, b, format, mode.rounding);
             flushed_as_unbounded(mode, ty, bits, |wide, widen| soft::mul(widen(a), widen(b), wide, mode.rounding))
         }
-        Float2::Div | Float2::DivFull => {
+        Float2::Div => {
             let bits = soft::div(a, b, format, mode.rounding);
             flushed_as_unbounded(mode, ty, bits, |wide, widen| soft::div(widen(a), widen(b), wide, mode.rounding))
         }
-        Float2::DivApprox => approximate_quotient(a, b),
-        Float2::Min | Float2::Max | Float2::CopySign => {
-            let (x, y) = (to_f64(ty, a), to_f64(ty, b));
-            let first = match op {
-                Float2::Min => x < y || x == y && x.is_sign_negative(),
-                _ => x > y || x == y && x.is_sign_positive(),
-            };
-            match (x.is_nan(), y.is_nan()) {
-                (true, true) if ty == FloatType::F64 => b | QUIET64,
-                (true, true) => format.nan(),
-                (true, _) | (_, true) if mode.keep_nan => format.nan(),
-                (true, false) => b,
-                (false, true) => a,
-                _ if first => a,
-                _ => b,
-            }
-        }
+        Float2::DivFull => approx::full_quotient(a as u32, b as u32).into(),
+        Float2::DivApprox => approx::quotient(a as u32, b as u32).into(),
+        Float2::Min | Float2::Max | Float2::CopySign => extreme(op, ty, mode, a, b),
     };
     let bits = match (ty, op) {
         (FloatType::F64, Float2::Add | Float2::Sub | Float2::Mul) => bits64(f64::from_bits(bits), [b, a]),
@@ -327,13 +370,26 @@ pub(super) fn two_bits(op: Float2, ty: FloatType, mode: FloatMode, a: u64, b: u6
     mode.result(ty, bits)
 }
 
-/// `div.approx.f32`, which multiplies by the divisor's reciprocal: 0 for a large divisor.
-fn approximate_quotient(a: u64, b: u64) -> u64 {
-    /// 2^126.
-    const LARGE: f32 = f32::from_bits(0x7e80_0000);
-    let (a, b) = (f32::from_bits(a as u32), f32::from_bits(b as u32));
-    let quotient = if b.abs() > LARGE && b.is_finite() { a * 0f32.copysign(b) } else { a / b };
-    bits32(quotient).into()
+/// `min` and `max`.
+fn extreme(op: Float2, ty: FloatType, mode: FloatMode, a: u64, b: u64) -> u64 {
+    let sign = ty.sign();
+    let of_both = (a ^ b) & sign;
+    let (a, b) = if mode.sign_of_both { (a & !sign, b & !sign) } else { (a, b) };
+    let (x, y) = (to_f64(ty, a), to_f64(ty, b));
+    let first = match op {
+        Float2::Min => x < y || x == y && x.is_sign_negative(),
+        _ => x > y || x == y && x.is_sign_positive(),
+    };
+    let number = match (x.is_nan(), y.is_nan()) {
+        (true, true) if ty == FloatType::F64 => return b | QUIET64,
+        (true, true) => return ty.format().nan(),
+        (true, _) | (_, true) if mode.keep_nan => return ty.format().nan(),
+        (true, false) => b,
+        (false, true) => a,
+        _ if first => a,
+        _ => b,
+    };
+    if mode.sign_of_both { number & !sign | of_both } else { number }
 }
 
 pub(super) fn one(r: &mut Registers, op: Float1, ty: FloatType, mode: FloatMode, d: Slot, a: Slot, mask: u32) {
@@ -342,11 +398,19 @@ pub(super) fn one(r: &mut Registers, op: Float1, ty: FloatType, mode: FloatMode,
         (FloatType::F32, Float1::Abs) if mode.is(false) => {
             map1(r, d, a, mask, |a: u32| bits32(f32::from_bits(a).abs()));
         }
-        (FloatType::F32, Float1::Sqrt | Float1::SqrtApprox) if mode.is(false) => {
+        (FloatType::F32, Float1::Sqrt) if mode.is(false) => {
             map1(r, d, a, mask, |a: u32| bits32(f32::from_bits(a).sqrt()));
         }
-        (FloatType::F32, Float1::Rcp | Float1::RcpApprox) if mode.is(false) => {
+        (FloatType::F32, Float1::Rcp) if mode.is(false) => {
             map1(r, d, a, mask, |a: u32| bits32(1.0 / f32::from_bits(a)));
+        }
+        (FloatType::F32, Float1::SqrtApprox) if mode.is(false) => map1(r, d, a, mask, approx::sqrt32),
+        (FloatType::F32, Float1::RcpApprox) if mode.is(false) => map1(r, d, a, mask, approx::rcp32),
+        (FloatType::F32, Float1::SqrtApprox) if mode.is(true) => {
+            map1(r, d, a, mask, |a: u32| flush32(approx::sqrt32(flush32(a))));
+        }
+        (FloatType::F32, Float1::RcpApprox) if mode.is(true) => {
+            map1(r, d, a, mask, |a: u32| flush32(approx::rcp32(flush32(a))));
         }
         (FloatType::F64, Float1::Neg) => map1(r, d, a, mask, |a: u64| bits64(-f64::from_bits(a), [a])),
         (FloatType::F64, Float1::Abs) => map1(r, d, a, mask, |a: u64| bits64(f64::from_bits(a).abs(), [a])),
@@ -359,7 +423,7 @@ pub(super) fn one(r: &mut Registers, op: Float1, ty: FloatType, mode: FloatMode,
 }
 
 pub(super) fn packed_one(r: &mut Registers, op: Float1, ty: FloatType, mode: FloatMode, d: Slot, a: Slot, mask: u32) {
-    map1(r, d, a, mask, |a: u32| halves(|shift| one_bits(op, ty, mode, u64::from(a >> shift & 0xffff))));
+    map1(r, d, a, mask, |a: u32| half::pair(|shift| one_bits(op, ty, mode, u64::from(a >> shift & 0xffff)) as u32));
 }
 
 fn one_bits(op: Float1, ty: FloatType, mode: FloatMode, a: u64) -> u64 {
@@ -369,12 +433,7 @@ fn one_bits(op: Float1, ty: FloatType, mode: FloatMode, a: u64) -> u64 {
         _ => a,
     };
     let a = mode.operand(ty, a);
-    let sign = match ty {
-        FloatType::F16 | FloatType::Bf16 => 1 << 15,
-        FloatType::F32 => SIGN32.into(),
-        FloatType::F64 => SIGN64,
-    };
-    let by_f64 = |f: fn(f64) -> f64| from_f64(ty, f(to_f64(ty, a)));
+    let sign = ty.sign();
     let bits = match op {
         Float1::Neg | Float1::Abs if to_f64(ty, a).is_nan() => format.nan(),
         Float1::Neg => a ^ sign,
@@ -384,17 +443,7 @@ fn one_bits(op: Float1, ty: FloatType, mode: FloatMode, a: u64) -> u64 {
             let one = soft::convert(1f64.to_bits(), soft::F64, format, Rounding::Nearest);
             soft::div(one, a, format, mode.rounding)
         }
-        Float1::SqrtApprox => by_f64(f64::sqrt),
-        // These give the upper half of a result only.
-        Float1::RcpApprox if ty == FloatType::F64 => upper_half(f64::from_bits(a).recip()),
-        Float1::Rsqrt if ty == FloatType::F64 && mode.flush => upper_half(f64::from_bits(a).sqrt().recip()),
-        Float1::RcpApprox => by_f64(f64::recip),
-        Float1::Rsqrt => by_f64(|value| value.sqrt().recip()),
-        Float1::Sin => by_f64(f64::sin),
-        Float1::Cos => by_f64(f64::cos),
-        Float1::Lg2 => by_f64(f64::log2),
-        Float1::Ex2 => by_f64(f64::exp2),
-        Float1::Tanh => by_f64(f64::tanh),
+        op => approx::function(op, ty, mode.flush, a),
     };
     let bits = match (ty, op) {
         (FloatType::F64, Float1::Sqrt | Float1::Rcp | Float1::Rsqrt) if !mode.flush => {
@@ -403,10 +452,6 @@ fn one_bits(op: Float1, ty: FloatType, mode: FloatMode, a: u64) -> u64 {
         _ => bits,
     };
     mode.result(ty, bits)
-}
-
-fn upper_half(value: f64) -> u64 {
-    if value.is_nan() { u64::from(NAN32) << 32 } else { value.to_bits() & !u64::from(u32::MAX) }
 }
 
 /// The lanes whose number is of that kind.

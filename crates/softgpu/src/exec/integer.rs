@@ -284,16 +284,16 @@ pub(super) fn funnel(r: &mut Registers, left: bool, clamp: bool, d: Slot, abc: [
 }
 
 pub(super) fn lop3(r: &mut Registers, table: u8, d: Slot, abc: [Slot; 3], mask: u32) {
-    map3(r, d, abc, mask, |a: u32, b: u32, c: u32| {
-        let mut result = 0;
-        for row in 0..8 {
-            if table >> row & 1 != 0 {
-                let take = |value: u32, bit: u32| if row >> bit & 1 != 0 { value } else { !value };
-                result |= take(a, 2) & take(b, 1) & take(c, 0);
-            }
-        }
-        result
-    });
+    map3(r, d, abc, mask, |a: u32, b: u32, c: u32| by_table(table, a, b, c));
+}
+
+/// Each bit by the table's row that the bits of `a`, `b` and `c` name together.
+#[inline(always)]
+pub(super) fn by_table(table: u8, a: u32, b: u32, c: u32) -> u32 {
+    let row = |number: u32| 0u32.wrapping_sub(u32::from(table >> number & 1));
+    let choose = |by: u32, one: u32, zero: u32| by & one | !by & zero;
+    let by_c = |number: u32| choose(c, row(number + 1), row(number));
+    choose(a, choose(b, by_c(6), by_c(4)), choose(b, by_c(2), by_c(0)))
 }
 
 /// `dp4a`, and `dp2a` with the half of `b` that it takes.

@@ -2,8 +2,12 @@
 //! with.
 
 mod kinds;
+mod system;
+mod uncommon;
 
 pub(super) use kinds::*;
+pub(super) use system::{SystemCall, SystemFunction};
+pub(super) use uncommon::*;
 
 /// A register's place in its bank.
 pub(super) type Slot = u32;
@@ -313,6 +317,7 @@ pub(super) enum Op {
         a: Slot,
         b: Slot,
     },
+    Uncommon(Box<Uncommon>),
 
     Load(Box<Load>),
     Store(Box<Store>),
@@ -340,8 +345,7 @@ pub(super) enum Op {
     Return,
     Exit,
     Trap,
-    /// `__assertfail`.
-    AssertFail,
+    System(Box<SystemCall>),
     Sleep {
         a: Slot,
     },

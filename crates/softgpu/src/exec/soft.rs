@@ -54,6 +54,14 @@ impl Format {
         self.nan
     }
 
+    /// The largest number for an infinity.
+    pub(super) fn finite(self, bits: u64) -> u64 {
+        match unpack(bits, self) {
+            Value::Infinite { negative } => self.largest(negative),
+            _ => bits,
+        }
+    }
+
     /// The same precision with an exponent that products of this format's numbers do not leave.
     pub(super) fn with_wide_exponent(self) -> Self {
         Self { exponent_bits: 11, nan: 0x7ff << self.fraction_bits | 1, ..self }

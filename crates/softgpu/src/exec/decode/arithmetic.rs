@@ -44,6 +44,12 @@ impl<'a> Builder<'a> {
             "bfe" => self.bit_extract(i, m),
             "bfi" => self.bit_insert(i, m),
             "bmsk" => self.bit_mask(i, m),
+            "fns" => self.find_bit(i, m),
+            "szext" => self.extend(i, m),
+            "vadd" | "vsub" | "vabsdiff" | "vmin" | "vmax" | "vshl" | "vshr" | "vset" => self.video(i, m),
+            "vmad" => self.video_multiply(i, m),
+            "vadd2" | "vsub2" | "vavrg2" | "vabsdiff2" | "vmin2" | "vmax2" | "vset2" | "vadd4" | "vsub4" | "vavrg4"
+            | "vabsdiff4" | "vmin4" | "vmax4" | "vset4" => self.video_parts(i, m),
             "prmt" => self.permute(i, m),
             "mul24" | "mad24" => self.product24(i, m),
             "addc" => self.add_carry(i, m, false, true),
@@ -129,12 +135,22 @@ impl<'a> Builder<'a> {
         ty.is_some_and(|ty| float_type(ty).is_some())
     }
 
+    /// Whether it is one of two integers side by side.
+    fn is_integer_pair(i: &Instruction) -> bool {
+        i.modifiers.iter().any(|modifier| matches!(modifier.as_str(), "u16x2" | "s16x2"))
+    }
+
     fn number1(&mut self, i: &Instruction, m: &mut Modifiers<'_>, integer: Integer1, float: Float1) -> Decoded<Op> {
         if Self::is_float(i) { self.float1(i, m, float) } else { self.integer1(i, m, integer) }
     }
 
     fn number2(&mut self, i: &Instruction, m: &mut Modifiers<'_>, integer: Integer2, float: Float2) -> Decoded<Op> {
-        if Self::is_float(i) { self.float2(i, m, float) } else { self.integer2(i, m, integer) }
+        match () {
+            () if Self::is_float(i) => self.float2(i, m, float),
+            () if Self::is_integer_pair(i) => self.integer_pair(i, m, integer),
+            () if m.take("relu") => self.integer_relu(i, m, integer),
+            () => self.integer2(i, m, integer),
+        }
     }
 
     fn sum(
@@ -150,6 +166,9 @@ impl<'a> Builder<'a> {
         }
         if m.rest().contains(&"cc") {
             return self.add_carry(i, m, plain == Integer2::Sub, false);
+        }
+        if Self::is_integer_pair(i) {
+            return self.integer_pair(i, m, plain);
         }
         let op = if m.take("sat") { saturating } else { plain };
         self.integer2(i, m, op)
@@ -302,12 +321,19 @@ impl<'a> Builder<'a> {
     }
 
     fn lop3(&mut self, i: &Instruction, m: &mut Modifiers<'_>) -> Decoded<Op> {
+        let logic = match (m.take("and"), m.take("or")) {
+            (true, _) => Some(Logic::And),
+            (_, true) => Some(Logic::Or),
+            _ => None,
+        };
         let ty = m.ty()?;
-        // `lop3.or` and the like have a predicate too.
         m.finish()?;
-        let [d, a, b, c, table] = exactly(i)?;
-        let Operand::Integer(table) = table else { return Err(Refusal::Wrong("the table is no number")) };
+        let Operand::Integer(table) = nth(i, 4)? else { return Err(Refusal::Wrong("the table is no number")) };
         let table = u8::try_from(*table).map_err(|_| Refusal::Wrong("the table has more than 8 bits"))?;
+        if let Some(logic) = logic {
+            return self.lop3_test(i, logic, table);
+        }
+        let [d, a, b, c, _] = exactly(i)?;
         let (a, b, c) = (self.source(a, ty)?, self.source(b, ty)?, self.source(c, ty)?);
         Ok(Op::Lop3 { table, d: self.destination(d, ty)?, a, b, c })
     }
@@ -382,8 +408,15 @@ impl<'a> Builder<'a> {
 
     /// `mov`, also of vectors, predicates and addresses.
     fn mov(&mut self, i: &Instruction, m: &mut Modifiers<'_>) -> Decoded<Op> {
+        let count = Self::vector(m);
         let ty = m.ty()?;
         m.finish()?;
+        if ty == ScalarType::B128 {
+            return self.move128(i);
+        }
+        if count > 1 {
+            return self.move_vector(i, count, ty);
+        }
         let [d, a] = [nth(i, 0)?, nth(i, 1)?];
         if ty == ScalarType::Pred {
             let a = self.condition(a)?;
@@ -399,14 +432,7 @@ impl<'a> Builder<'a> {
                 let bits = bits(parts.len())?;
                 let a = self.value(a, ty)?;
                 let part = part_type(bits)?;
-                let parts: Decoded<Vec<_>> = parts
-                    .iter()
-                    .map(|to| match to {
-                        Operand::Sink => Ok(None),
-                        to => self.register(to, part).map(Some),
-                    })
-                    .collect();
-                Ok(Op::Unpack { parts: parts?.into(), bits, a })
+                Ok(Op::Unpack { parts: self.wanted_registers(parts, part)?, bits, a })
             }
             (_, Operand::Vector(parts)) => {
                 let bits = bits(parts.len())?;
@@ -414,7 +440,6 @@ impl<'a> Builder<'a> {
                 let parts: Decoded<Vec<_>> = parts.iter().map(|from| self.value(from, part)).collect();
                 Ok(Op::Pack { d: self.register(d, ty)?, bits, parts: parts?.into() })
             }
-            _ if ty.size() > 8 => Err(Refusal::Unsupported),
             _ => {
                 let a = self.source(a, ty)?;
                 let d = self.destination(d, ty)?;

@@ -4,9 +4,13 @@ use super::body::Builder;
 use super::error::{Decoded, Refusal};
 use super::modifiers::{Modifiers, float_type, int_type};
 use super::operands::{exactly, nth};
-use crate::exec::op::{CompareType, Comparison, IntType, Logic, Op, Reg, Relation};
+use crate::exec::op::{CompareType, Comparison, IntType, Logic, Op, Reg, Relation, Uncommon};
 use detshare_ptx::ScalarType;
 use detshare_ptx::ast::{Instruction, Operand};
+
+/// What `set` writes where the comparison holds.
+const ONE_F16: u32 = 0x3c00;
+const ONE_BF16: u32 = 0x3f80;
 
 impl Builder<'_> {
     /// The comparison that `setp` and `set` make. Their other modifiers are taken already.
@@ -23,8 +27,8 @@ impl Builder<'_> {
         let flush = m.take("ftz");
         m.finish()?;
         let ty = match float_type(scalar) {
-            Some((float, false)) => CompareType::Float(float),
-            Some((_, true)) => return Err(Refusal::Unsupported),
+            // Of two halves either is compared so.
+            Some((float, _)) => CompareType::Float(float),
             None => CompareType::Integer(int_type(scalar)?),
         };
         // `lo`, `ls`, `hi` and `hs` compare bits whatever their type.
@@ -45,7 +49,7 @@ impl Builder<'_> {
 
     pub(super) fn set_predicate(&mut self, i: &Instruction, m: &mut Modifiers<'_>) -> Decoded<Op> {
         let scalar = m.ty()?;
-        let comparison = Box::new(self.comparison(i, m, scalar)?);
+        let comparison = self.comparison(i, m, scalar)?;
         let (d, inverse) = match nth(i, 0)? {
             Operand::Pair(d, inverse) => (d.as_ref(), Some(inverse.as_ref())),
             d => (d, None),
@@ -56,7 +60,10 @@ impl Builder<'_> {
             Some(inverse) if wanted(inverse) => Some(self.predicate(inverse)?),
             _ => None,
         };
-        Ok(Op::Compare { comparison, d, inverse })
+        Ok(match float_type(scalar) {
+            Some((_, true)) => Op::Uncommon(Box::new(Uncommon::ComparePair { comparison, lower: d, upper: inverse })),
+            _ => Op::Compare { comparison: Box::new(comparison), d, inverse },
+        })
     }
 
     pub(super) fn set(&mut self, i: &Instruction, m: &mut Modifiers<'_>) -> Decoded<Op> {
@@ -65,10 +72,19 @@ impl Builder<'_> {
             ScalarType::F32 => 1f32.to_bits(),
             ScalarType::U32 | ScalarType::S32 => u32::MAX,
             ScalarType::U16 | ScalarType::S16 => u16::MAX.into(),
+            ScalarType::F16 | ScalarType::F16x2 => ONE_F16,
+            ScalarType::BF16 | ScalarType::BF16x2 => ONE_BF16,
             _ => return Err(Refusal::Unsupported),
         };
-        let comparison = Box::new(self.comparison(i, m, from)?);
-        Ok(Op::Set { comparison, d: self.destination(nth(i, 0)?, to)?, yes })
+        let comparison = self.comparison(i, m, from)?;
+        let d = self.destination(nth(i, 0)?, to)?;
+        match (float_type(from), float_type(to)) {
+            (Some((_, true)), Some((_, true))) if from == to => {
+                Ok(Op::Uncommon(Box::new(Uncommon::SetPair { comparison, d, yes })))
+            }
+            (Some((_, true)), _) | (_, Some((_, true))) => Err(Refusal::Unsupported),
+            _ => Ok(Op::Set { comparison: Box::new(comparison), d, yes }),
+        }
     }
 
     pub(super) fn select(&mut self, i: &Instruction, m: &mut Modifiers<'_>) -> Decoded<Op> {
@@ -99,7 +115,7 @@ impl Builder<'_> {
     }
 }
 
-fn relation(name: &str) -> Option<Relation> {
+pub(super) fn relation(name: &str) -> Option<Relation> {
     Some(match name {
         "eq" => Relation::Equal,
         "ne" => Relation::NotEqual,

@@ -86,6 +86,9 @@ impl Builder<'_> {
     }
 
     pub(super) fn convert(&mut self, i: &Instruction, m: &mut Modifiers<'_>) -> Decoded<Op> {
+        if m.take("pack") {
+            return self.convert_pack(i, m);
+        }
         let rounded = i.modifiers.iter().any(|modifier| Rounding::from_name(modifier).is_some());
         let mode = m.float_mode();
         let (to, from) = (m.ty()?, m.ty()?);
@@ -95,6 +98,9 @@ impl Builder<'_> {
             let (a, b) = (self.source(a, from)?, self.source(b, from)?);
             let half = if to == ScalarType::F16x2 { FloatType::F16 } else { FloatType::Bf16 };
             return Ok(Op::ConvertPair { to: half, mode, d: self.destination(d, to)?, a, b });
+        }
+        if let Some(converted) = self.convert_fp8(i, mode, to, from) {
+            return converted;
         }
         let (from_number, to_number) = (number(from)?, number(to)?);
         match (from_number, to_number) {

@@ -1,7 +1,7 @@
 //! What can be run, form by form, and the listing of it: `INSTRUCTIONS.md`.
 //!
 //! A form is an instruction as PTX has it, with `<a|b|>` for one of several: `add<|.sat>.s32 r, r, r` is two forms.
-//! Its operands are registers of a size: `h` has 16 bits, `r` 32, `d` 64, `q` 128, `p` is a predicate; where an
+//! Its operands are registers of a size: `b` has 8 bits, `h` 16, `r` 32, `d` 64, `q` 128, `p` is a predicate; where an
 //! instruction has several they may be numbered (`r1`). Whoever makes the decoder take a new form adds it to its
 //! theme's file here, or a theme with its own file to [`THEMES`], and runs the tests with `DETSHARE_BLESS=1`.
 //! They decode every single form, so that nothing is listed that a kernel could not use.
@@ -14,6 +14,7 @@ mod conversion;
 mod data;
 mod float;
 mod memory;
+mod video;
 mod warp_wide;
 
 use super::opcodes;
@@ -28,6 +29,7 @@ const THEMES: &[(&str, &[&str])] = &[
     ("Bits", bits::FORMS),
     ("Floating point", float::FORMS),
     ("Comparison and selection", comparison::FORMS),
+    ("Video", video::FORMS),
     ("Conversion", conversion::FORMS),
     ("Moves and addresses", data::FORMS),
     ("Memory", memory::FORMS),
@@ -37,7 +39,7 @@ const THEMES: &[(&str, &[&str])] = &[
 
 /// What forms can name: registers of each size, some in numbers, a label, a table of labels and functions.
 const AROUND: &str = "\
-    .reg .b16 h, h<9>; .reg .b32 r, r<9>; .reg .b64 d, d<9>; .reg .b128 q, q<9>; .reg .pred p, p<9>;\n\
+    .reg .b8 b; .reg .b16 h, h<9>; .reg .b32 r, r<9>; .reg .b64 d, d<9>; .reg .b128 q, q<9>; .reg .pred p, p<9>;\n\
     targets: .branchtargets label, label;\n\
     prototype: .callprototype _ ();\n";
 
@@ -75,8 +77,8 @@ fn listing() -> String {
     let mut text = String::from(
         "# What the software GPU runs\n\n\
          Generated from `src/exec/decode/forms` by `DETSHARE_BLESS=1 cargo test -p detshare-softgpu forms`, which decodes \
-         every form. `<a|b>` stands for one of several, or nothing where one of them is empty. Operands: `h` is a register \
-         of 16 bits, `r` of 32, `d` of 64, `q` of 128, `p` a predicate; where one is read, a constant may stand too.\n",
+         every form. `<a|b>` stands for one of several, or nothing where one of them is empty. Operands: `b` is a register \
+         of 8 bits, `h` of 16, `r` of 32, `d` of 64, `q` of 128, `p` a predicate; where one is read, a constant may stand too.\n",
     );
     for (title, forms) in THEMES {
         let count: usize = forms.iter().map(|pattern| expand(pattern).len()).sum();

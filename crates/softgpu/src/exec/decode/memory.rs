@@ -118,7 +118,7 @@ impl Builder<'_> {
     }
 
     /// How many elements an access has at once.
-    fn vector(m: &mut Modifiers<'_>) -> usize {
+    pub(super) fn vector(m: &mut Modifiers<'_>) -> usize {
         let size = m.find(|modifier| {
             Some(match modifier {
                 "v2" => 2,
@@ -136,21 +136,18 @@ impl Builder<'_> {
         let count = Self::vector(m);
         let ty = m.ty()?;
         m.finish()?;
+        let address = self.address(nth(i, 1)?, named)?;
+        if ty == ScalarType::B128 && count == 1 {
+            let to = self.quad(nth(i, 0)?)?.map(|slot| Some(Reg::Wide(slot)));
+            return Ok(Op::Load(Box::new(Load { address, size: 8, signed: false, order, to: to.into() })));
+        }
         let size = element_bytes(ty)?;
         let elements = self.elements(nth(i, 0)?)?;
         if elements.len() != count {
             return Err(Refusal::Wrong("not as many destinations as elements"));
         }
-        let address = self.address(nth(i, 1)?, named)?;
-        let to: Decoded<Vec<_>> = elements
-            .iter()
-            .map(|to| match to {
-                Operand::Sink => Ok(None),
-                to => self.register(to, ty).map(Some),
-            })
-            .collect();
         let signed = matches!(ty, ScalarType::S8 | ScalarType::S16 | ScalarType::S32);
-        Ok(Op::Load(Box::new(Load { address, size, signed, order, to: to?.into() })))
+        Ok(Op::Load(Box::new(Load { address, size, signed, order, to: self.wanted_registers(&elements, ty)? })))
     }
 
     pub(super) fn store(&mut self, i: &Instruction, m: &mut Modifiers<'_>) -> Decoded<Op> {
@@ -162,12 +159,16 @@ impl Builder<'_> {
         let count = Self::vector(m);
         let ty = m.ty()?;
         m.finish()?;
+        let address = self.address(nth(i, 0)?, named)?;
+        if ty == ScalarType::B128 && count == 1 {
+            let from = self.quad(nth(i, 1)?)?.map(Reg::Wide);
+            return Ok(Op::Store(Box::new(Store { address, size: 8, order, from: from.into() })));
+        }
         let size = element_bytes(ty)?;
         let elements = self.elements(nth(i, 1)?)?;
         if elements.len() != count {
             return Err(Refusal::Wrong("not as many sources as elements"));
         }
-        let address = self.address(nth(i, 0)?, named)?;
         let from: Decoded<Vec<_>> = elements.iter().map(|from| self.value(from, ty)).collect();
         Ok(Op::Store(Box::new(Store { address, size, order, from: from?.into() })))
     }

@@ -26,6 +26,12 @@ impl<'a> Modifiers<'a> {
         }
     }
 
+    /// Whether both are there, one behind the other.
+    fn take_both(&mut self, first: &str, second: &str) -> bool {
+        let found = self.left.windows(2).any(|pair| pair == [first, second]);
+        found && self.take(first) && self.take(second)
+    }
+
     /// The first one that means something.
     pub(super) fn find<T>(&mut self, meaning: impl Fn(&str) -> Option<T>) -> Option<T> {
         let (at, found) = self.left.iter().enumerate().find_map(|(at, modifier)| Some((at, meaning(modifier)?)))?;
@@ -62,6 +68,8 @@ impl<'a> Modifiers<'a> {
             saturate: self.take("sat"),
             relu: self.take("relu"),
             keep_nan: self.take("NaN"),
+            sign_of_both: self.take_both("xorsign", "abs"),
+            finite: self.take("satfinite"),
             integral,
         }
     }

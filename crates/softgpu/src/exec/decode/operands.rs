@@ -109,6 +109,7 @@ impl Builder<'_> {
                 }
             }
             Symbol::Predicate(_) => return Err(Refusal::Wrong("a predicate is no number")),
+            Symbol::Quad(_) => return Err(Refusal::Wrong("an operand's size is not the instruction's")),
             Symbol::Vector(..) | Symbol::Label(_) | Symbol::Table(_) | Symbol::Prototype => {
                 return Err(Refusal::Wrong("an operand of a kind that the instruction cannot have"));
             }

@@ -54,6 +54,10 @@ pub(in crate::exec) struct FloatMode {
     pub(in crate::exec) relu: bool,
     /// `.NaN` of `min` and `max`.
     pub(in crate::exec) keep_nan: bool,
+    /// `.xorsign.abs` of `min` and `max`: of the magnitudes, with the product's sign.
+    pub(in crate::exec) sign_of_both: bool,
+    /// `.satfinite`: what is too large is the largest number, and no infinity.
+    pub(in crate::exec) finite: bool,
     /// `.rni` and the like of a conversion: the result is an integral number.
     pub(in crate::exec) integral: bool,
 }

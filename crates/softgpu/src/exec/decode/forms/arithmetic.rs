@@ -3,6 +3,7 @@
 pub(super) const FORMS: &[&str] = &[
     "<add|sub><.u16|.s16> h, h, h",
     "<add|sub><.u32|.s32|.sat.s32> r, r, r",
+    "add<.u16x2|.s16x2> r, r, r",
     "<add|sub><.u64|.s64> d, d, d",
     "<add.cc|sub.cc|addc|addc.cc|subc|subc.cc><.u32|.s32> r, r, r",
     "<add.cc|sub.cc|addc|addc.cc|subc|subc.cc><.u64|.s64> d, d, d",
@@ -33,6 +34,8 @@ pub(super) const FORMS: &[&str] = &[
     "<abs|neg>.s64 d, d",
     "<min|max><.u16|.s16> h, h, h",
     "<min|max><.u32|.s32> r, r, r",
+    "<min|max>.relu.s32 r, r, r",
+    "<min|max><.u16x2|.s16x2|.relu.s16x2> r, r, r",
     "<min|max><.u64|.s64> d, d, d",
     "dp4a<.u32|.s32><.u32|.s32> r, r, r, r",
     "dp2a<.lo|.hi><.u32|.s32><.u32|.s32> r, r, r, r",

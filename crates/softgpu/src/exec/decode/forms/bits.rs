@@ -10,6 +10,7 @@ pub(super) const FORMS: &[&str] = &[
     "<not|cnot>.b32 r, r",
     "<not|cnot>.b64 d, d",
     "lop3.b32 r, r, r, r, 0x96",
+    "lop3<.and|.or>.b32 <r|_>|p, r, r, r, 0x96, <p|!p>",
     "<shl|shr>.b16 h, h, r",
     "<shl|shr>.b32 r, r, r",
     "<shl|shr>.b64 d, d, r",
@@ -28,5 +29,7 @@ pub(super) const FORMS: &[&str] = &[
     "bfi.b32 r, r, r, r, r",
     "bfi.b64 d, d, d, r, r",
     "bmsk<.clamp|.wrap>.b32 r, r, r",
+    "fns.b32 r, r, r, r",
+    "szext<.clamp|.wrap><.u32|.s32> r, r, r",
     "prmt.b32<|.f4e|.b4e|.rc8|.ecl|.ecr|.rc16> r, r, r, r",
 ];
