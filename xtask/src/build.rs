@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Everything that is loaded or started by tests, apart from the tests themselves.
-const PACKAGES: [&str; 13] = [
+const PACKAGES: [&str; 14] = [
     "detshare-shim",
     "detshare-softgpu",
     "detshare-stub-driver",
     "detshare-surface",
     "detshare-conformance",
     "detshare-instructions",
+    "detshare-kernel-fuzz",
     "detshare-bench",
     "detshare-cudarc",
     "detshare-workloads",

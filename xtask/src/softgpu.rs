@@ -100,6 +100,24 @@ pub(crate) fn instructions(built: &Path, way: Way) -> Result<()> {
     summarised(program.arg("--driver").arg(way.library(built)).arg(cases), "instructions")
 }
 
+/// A GPU's answers to generated kernels, once there are some.
+pub(crate) fn kernel_corpus() -> Option<PathBuf> {
+    Some(root().join("crates/softgpu/tests/kernel_fuzz/h200.corpus")).filter(|corpus| corpus.exists())
+}
+
+/// Generated kernels, as far as their definition can be computed by other means.
+pub(crate) fn kernels_by_definition(built: &Path) -> Result<()> {
+    let mut program = command(built.join("kernel_fuzz"), built, Way::Directly);
+    program.args(["duel", "--count", "6000", "--driver", "reference", "--other"]).arg(built.join(build::SOFTGPU));
+    summarised(program.arg("--out").arg(target().join("kernel_fuzz")), "kernel_fuzz-definition")
+}
+
+/// Generated kernels, with the answers of a GPU.
+pub(crate) fn kernel_fuzz(built: &Path, corpus: &Path) -> Result<()> {
+    let mut program = command(built.join("kernel_fuzz"), built, Way::Directly);
+    summarised(program.args(["replay", "--all", "--driver"]).arg(built.join(build::SOFTGPU)).arg(corpus), "kernel_fuzz")
+}
+
 /// Tenants and their daemon, disturbed in that way.
 pub(crate) fn chaos(built: &Path, arguments: &[&str]) -> Result<()> {
     let mut program = Command::new(built.join("chaos"));

@@ -41,6 +41,13 @@ pub(crate) fn test() -> Result<()> {
     for way in Way::ALL {
         steps.run(&format!("instructions on the software GPU, {way:?}"), || softgpu::instructions(&built, way))?;
     }
+    steps.run("generated kernels against their definition", || softgpu::kernels_by_definition(&built))?;
+    match softgpu::kernel_corpus() {
+        Some(corpus) => {
+            steps.run("generated kernels on the software GPU", || softgpu::kernel_fuzz(&built, &corpus))?;
+        }
+        None => steps.skip("generated kernels on the software GPU", &anyhow::anyhow!("no corpus")),
+    }
     for way in Way::ALL.into_iter().chain([Way::AsTenant]) {
         steps.run(&format!("order on the software GPU, {way:?}"), || softgpu::order(&built, way))?;
     }

@@ -1,9 +1,9 @@
 //! PTX out of the containers that it comes in.
 
 use crate::boundary::{Outcome, log};
+use crate::module::ARCHITECTURE;
 use core::ffi::CStr;
 use detshare_cuda::types::CUresult;
-use ruzstd::decoding::StreamingDecoder;
 use std::io::Read;
 
 /// What the compiler puts into a program: magic, version, and a pointer to the fat binary.
@@ -13,12 +13,12 @@ const FAT_BINARY: u32 = 0xba55_ed50;
 const LINKED: &[u8; 16] = b"detshare linked\0";
 const ELF: &[u8; 4] = b"\x7fELF";
 const KIND_PTX: u16 = 1;
-/// Flags of an entry whose payload is compressed.
+/// Flags of an entry whose payload is compressed, by LZ4 and by zstd,
 const LZ4: u64 = 0x2000;
 const ZSTD: u64 = 0x8000;
-/// PTX for a newer architecture than the device's cannot run on it.
-const ARCHITECTURE: u32 = 90;
-/// No program has PTX of that size; a larger number in a header is no size.
+/// and of one for exactly its architecture, as `sm_90a` is.
+const EXACT: u64 = 0x10_0000;
+/// More text than any compiler writes: what a broken header says is no way to ask for memory.
 const MOST_TEXT: u64 = 1 << 30;
 
 /// Reads numbers out of the program's memory, one behind the other.
@@ -142,43 +142,81 @@ unsafe fn linked(image: *const u8) -> Outcome<Vec<String>> {
     Ok(texts)
 }
 
-/// The text of an entry whose header and payload these are. Of a compressed one the header has the size of what is
-/// compressed, which the payload is padded behind, and that of the text.
-fn text(entry: &[u8], payload: &[u8]) -> Outcome<String> {
-    let flags = long(entry, 40);
-    let bytes = if flags & (LZ4 | ZSTD) == 0 {
-        payload.to_vec()
-    } else {
-        let packed = payload.get(..word(entry, 16) as usize).ok_or(CUresult::CUDA_ERROR_INVALID_IMAGE)?;
-        let size = Some(long(entry, 56)).filter(|size| *size <= MOST_TEXT);
-        let size = size.and_then(|size| usize::try_from(size).ok()).ok_or(CUresult::CUDA_ERROR_INVALID_IMAGE)?;
-        let unpacked = if flags & ZSTD != 0 { unpack_zstd(packed, size) } else { unpack_lz4(packed, size) };
-        unpacked.filter(|bytes| bytes.len() == size).ok_or(CUresult::CUDA_ERROR_INVALID_IMAGE)?
-    };
-    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-    Ok(String::from_utf8_lossy(text).into_owned())
+/// An entry of a fat binary. Kind at 0, size of its header at 4, of its payload at 8, of what is compressed in that at
+/// 16, architecture at 28, flags at 40, size when it is not compressed at 56.
+struct Entry<'a> {
+    header: &'a [u8],
+    payload: &'a [u8],
 }
 
-fn unpack_lz4(packed: &[u8], size: usize) -> Option<Vec<u8>> {
-    lz4_flex::block::decompress(packed, size).ok()
+impl<'a> Entry<'a> {
+    const HEADER: usize = 64;
+
+    /// The first entry of the bytes, and what is behind it; None at their end.
+    fn first(bytes: &'a [u8]) -> Outcome<Option<(Self, &'a [u8])>> {
+        let broken = CUresult::CUDA_ERROR_INVALID_IMAGE;
+        let Some(header) = bytes.get(..Self::HEADER) else { return Ok(None) };
+        let payload_size = usize::try_from(long(header, 8)).map_err(|_| broken)?;
+        let begin = word(header, 4) as usize;
+        let end = begin.checked_add(payload_size).filter(|end| *end > 0).ok_or(broken)?;
+        let payload = bytes.get(begin..end).ok_or(broken)?;
+        Ok(Some((Self { header, payload }, &bytes[end..])))
+    }
+
+    fn flags(&self) -> u64 {
+        long(self.header, 40)
+    }
+
+    /// How well its PTX suits the device, more being better; None for what it cannot run.
+    fn suits(&self) -> Option<(u32, bool)> {
+        let (architecture, exact) = (word(self.header, 28), self.flags() & EXACT != 0);
+        let runs = if exact { architecture == ARCHITECTURE } else { architecture <= ARCHITECTURE };
+        (half(self.header, 0) == KIND_PTX && runs).then_some((architecture, exact))
+    }
+
+    /// Its PTX.
+    fn text(&self) -> Outcome<String> {
+        let unpacked;
+        let bytes = if self.flags() & (LZ4 | ZSTD) == 0 {
+            self.payload
+        } else {
+            unpacked = self.unpack().ok_or(CUresult::CUDA_ERROR_INVALID_IMAGE)?;
+            &unpacked
+        };
+        let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+        Ok(String::from_utf8_lossy(text).into_owned())
+    }
+
+    /// None where it is not what its header says.
+    fn unpack(&self) -> Option<Vec<u8>> {
+        let size = long(self.header, 56);
+        let packed = self.payload.get(..word(self.header, 16) as usize)?;
+        if size > MOST_TEXT {
+            return None;
+        }
+        let unpacked = if self.flags() & LZ4 != 0 {
+            let mut unpacked = vec![0; usize::try_from(size).ok()?];
+            let length = lz4_flex::block::decompress_into(packed, &mut unpacked).ok()?;
+            unpacked.truncate(length);
+            unpacked
+        } else {
+            let mut unpacked = Vec::new();
+            let decoder = ruzstd::decoding::StreamingDecoder::new(packed).ok()?;
+            // One more than there should be, so that too much is noticed.
+            decoder.take(size + 1).read_to_end(&mut unpacked).ok()?;
+            unpacked
+        };
+        (unpacked.len() as u64 == size).then_some(unpacked)
+    }
 }
 
-fn unpack_zstd(packed: &[u8], size: usize) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let decoder = StreamingDecoder::new(packed).ok()?;
-    // One byte more than there should be, to see that there is none.
-    decoder.take(size as u64 + 1).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
-}
-
-/// Header: magic at 0, version at 4, size of the header at 6, of all entries at 8. Entry: kind at 0, size of its
-/// header at 4, of its payload at 8, of what is compressed at 16, architecture at 28, flags at 40, size of the text at 56.
+/// Header: magic at 0, version at 4, size of the header at 6, of all entries at 8. The PTX for the device's own
+/// architecture is best, then that for the one closest before it.
 ///
 /// # Safety
 /// `image` is NULL or a fat binary.
 unsafe fn fat_binary(image: *const u8) -> Outcome<Vec<String>> {
     const HEADER: usize = 16;
-    const ENTRY_HEADER: usize = 64;
     if image.is_null() {
         return Err(CUresult::CUDA_ERROR_INVALID_IMAGE);
     }
@@ -190,31 +228,19 @@ unsafe fn fat_binary(image: *const u8) -> Outcome<Vec<String>> {
     unsafe { cursor.take(usize::from(half(header, 6)).saturating_sub(HEADER)) };
     // SAFETY: the header says how much follows.
     let mut rest = unsafe { cursor.take(entries_size) };
-    let mut best: Option<(u32, &[u8], &[u8])> = None;
-    let mut newer = false;
-    while let Some(entry) = rest.get(..ENTRY_HEADER) {
-        let payload_size = usize::try_from(long(entry, 8)).map_err(|_| CUresult::CUDA_ERROR_INVALID_IMAGE)?;
-        let begin = word(entry, 4) as usize;
-        let end = begin.checked_add(payload_size).filter(|end| *end > 0).ok_or(CUresult::CUDA_ERROR_INVALID_IMAGE)?;
-        let payload = rest.get(begin..end).ok_or(CUresult::CUDA_ERROR_INVALID_IMAGE)?;
-        if half(entry, 0) == KIND_PTX {
-            let architecture = word(entry, 28);
-            if architecture > ARCHITECTURE {
-                newer = true;
-            } else if best.is_none_or(|(other, ..)| architecture > other) {
-                best = Some((architecture, entry, payload));
-            }
+    let mut best: Option<Entry<'_>> = None;
+    while let Some((entry, behind)) = Entry::first(rest)? {
+        let better = best.as_ref().is_none_or(|best| entry.suits() > best.suits());
+        if entry.suits().is_some() && better {
+            best = Some(entry);
         }
-        rest = &rest[end..];
+        rest = behind;
     }
-    match best {
-        Some((_, entry, payload)) => Ok(vec![text(entry, payload)?]),
-        None => {
-            let reason = if newer { "PTX for newer architectures only" } else { "no PTX" };
-            log(format_args!("a fat binary with {reason}"));
-            Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU)
-        }
-    }
+    let Some(best) = best else {
+        log(format_args!("a fat binary without PTX for compute capability 9.0 or less"));
+        return Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU);
+    };
+    Ok(vec![best.text()?])
 }
 
 #[cfg(test)]
@@ -254,7 +280,6 @@ mod tests {
             entry(1, 70, 0, b".version 7.0\0\0\0"),
             entry(1, 90, 0, b".version 8.0\0"),
             entry(1, 80, 0, b".version 7.8"),
-            entry(1, 100, 0, b".version 8.6"),
         ]);
         assert_eq!(read(&image), Ok(vec![".version 8.0".to_string()]));
         let address = image.as_ptr().expose_provenance() as u64;
@@ -262,44 +287,69 @@ mod tests {
         assert_eq!(read(&wrapper), Ok(vec![".version 8.0".to_string()]));
     }
 
-    fn packed_entry(flags: u64, payload: &[u8], size: u64) -> Vec<u8> {
-        let mut bytes = entry(1, 90, flags, payload);
-        bytes[16..20].copy_from_slice(&u32::try_from(payload.len()).expect("short").to_le_bytes());
-        bytes[56..64].copy_from_slice(&size.to_le_bytes());
-        bytes
-    }
-
-    /// A zstd frame of one block: its magic, the size of what comes out, and a run of one byte.
-    const FIVE_DOTS: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd, 0x20, 5, 0x2b, 0, 0, b'.'];
-    /// LZ4: one literal, then four more from one place back, then a literal to end with.
-    const FIVE_DOTS_LZ4: &[u8] = &[0x10, b'.', 1, 0, 0x10, 0];
-
     #[test]
-    fn compressed_ptx_is_unpacked() {
-        assert_eq!(read(&fat(&[packed_entry(ZSTD, FIVE_DOTS, 5)])), Ok(vec![".....".to_string()]));
-        assert_eq!(read(&fat(&[packed_entry(LZ4, FIVE_DOTS_LZ4, 6)])), Ok(vec![".....".to_string()]));
-    }
-
-    #[test]
-    fn what_cannot_be_unpacked_is_no_image() {
-        let invalid = Err(CUresult::CUDA_ERROR_INVALID_IMAGE);
-        for (flags, payload) in [(ZSTD, FIVE_DOTS), (LZ4, FIVE_DOTS_LZ4)] {
-            for size in [0, 4, 7, MOST_TEXT, u64::MAX] {
-                assert_eq!(read(&fat(&[packed_entry(flags, payload, size)])), invalid);
-            }
-            assert_eq!(read(&fat(&[packed_entry(flags, &payload[..3], 5)])), invalid);
-            assert_eq!(read(&fat(&[packed_entry(flags, b"", 5)])), invalid);
-        }
+    fn ptx_for_a_newer_device_is_passed_over() {
+        let for_100 = entry(1, 100, 0, b".version 9.0");
+        let image = fat(&[for_100.clone(), entry(1, 75, 0, b".version 7.5"), entry(1, 80, 0, b".version 7.8")]);
+        assert_eq!(read(&image), Ok(vec![".version 7.8".to_string()]));
+        assert_eq!(read(&fat(&[for_100])), Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU));
+        let exact = [entry(1, 90, 0x11, b"any"), entry(1, 90, EXACT, b"sm_90a"), entry(1, 80, EXACT, b"sm_80a")];
+        assert_eq!(read(&fat(&exact)), Ok(vec!["sm_90a".to_string()]));
     }
 
     #[test]
     fn without_readable_ptx_there_is_no_binary() {
         assert_eq!(read(&fat(&[])), Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU));
-        assert_eq!(read(&fat(&[entry(1, 100, 0, b".version 8.6")])), Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU));
         let mut cut = fat(&[entry(1, 90, 0, b".version 8.0")]);
         let size = cut.len();
         cut[16 + 8..16 + 16].copy_from_slice(&(size as u64).to_le_bytes());
         assert_eq!(read(&cut), Err(CUresult::CUDA_ERROR_INVALID_IMAGE));
+    }
+
+    /// An entry that says what it holds when it is unpacked.
+    fn packed(flags: u64, payload: &[u8], size: u64) -> Vec<u8> {
+        let mut bytes = entry(1, 90, flags, payload);
+        bytes[16..20].copy_from_slice(&u32::try_from(payload.len()).expect("small").to_le_bytes());
+        bytes[56..64].copy_from_slice(&size.to_le_bytes());
+        bytes
+    }
+
+    /// `.version 8.0\n` eight times, as `zstd` packs it.
+    const ZSTD_TEXT: &[u8] = &[
+        0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x68, 0xad, 0x00, 0x00, 0x70, 0x2e, 0x76, 0x65, 0x72, 0x73, 0x69, 0x6f, 0x6e,
+        0x20, 0x38, 0x2e, 0x30, 0x0a, 0x2e, 0x01, 0x00, 0x07, 0xd3, 0x54, 0x02,
+    ];
+
+    #[test]
+    fn packed_ptx_is_unpacked() {
+        let text = ".version 8.0\n".repeat(8);
+        // 13 bytes as they are, 86 bytes from 13 back, five bytes as they are.
+        let mut lz4 = vec![0xdf];
+        lz4.extend(b".version 8.0\n");
+        lz4.extend([13, 0, 86 - 19]);
+        lz4.push(0x50);
+        lz4.extend(b" 8.0\n");
+        assert_eq!(read(&fat(&[packed(LZ4, &lz4, 104)])), Ok(vec![text.clone()]));
+        assert_eq!(read(&fat(&[packed(ZSTD, ZSTD_TEXT, 104)])), Ok(vec![text]));
+    }
+
+    #[test]
+    fn broken_packing_is_an_invalid_image() {
+        let invalid = Err(CUresult::CUDA_ERROR_INVALID_IMAGE);
+        for flags in [LZ4, ZSTD] {
+            assert_eq!(read(&fat(&[packed(flags, b"nothing of the kind", 100)])), invalid);
+            assert_eq!(read(&fat(&[packed(flags, b"", 100)])), invalid);
+            assert_eq!(read(&fat(&[packed(flags, ZSTD_TEXT, u64::MAX)])), invalid);
+            for size in [0, 1, 103, 105, 1 << 20] {
+                assert_eq!(read(&fat(&[packed(flags, ZSTD_TEXT, size)])), invalid);
+            }
+            for cut in 0..ZSTD_TEXT.len() {
+                assert_eq!(read(&fat(&[packed(flags, &ZSTD_TEXT[..cut], 104)])), invalid);
+            }
+        }
+        let mut too_long = packed(ZSTD, ZSTD_TEXT, 104);
+        too_long[16..20].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(read(&fat(&[too_long])), invalid);
     }
 
     #[test]
