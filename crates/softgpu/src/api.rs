@@ -26,11 +26,19 @@ mod event;
 mod external_semaphore;
 mod function;
 mod graph;
+mod graph_any;
+mod graph_attributes;
+mod graph_conditional;
+mod graph_edges;
 mod graph_executable;
+mod graph_memory;
 mod graph_nodes;
+mod graph_objects;
+mod graph_waits;
 mod green_context;
 mod init;
 mod ipc;
+mod jit;
 mod launch;
 mod library;
 mod link;
@@ -51,9 +59,11 @@ mod virtual_memory;
 
 pub(crate) use self::{
     array::*, capture::*, context::*, copy::*, copy_array::*, copy_batch::*, device::*, event::*,
-    external_semaphore::*, function::*, graph::*, graph_executable::*, graph_nodes::*, green_context::*, init::*,
-    ipc::*, launch::*, library::*, link::*, managed::*, memory::*, memset::*, module::*, occupancy::*, peer::*,
-    pointer::*, pool::*, pool_sharing::*, profiler::*, stream::*, stream_memory::*, virtual_memory::*,
+    external_semaphore::*, function::*, graph::*, graph_any::*, graph_attributes::*, graph_conditional::*,
+    graph_edges::*, graph_executable::*, graph_memory::*, graph_nodes::*, graph_objects::*, graph_waits::*,
+    green_context::*, init::*, ipc::*, launch::*, library::*, link::*, managed::*, memory::*, memset::*, module::*,
+    occupancy::*, peer::*, pointer::*, pool::*, pool_sharing::*, profiler::*, stream::*, stream_memory::*,
+    virtual_memory::*,
 };
 
 use crate::boundary::Outcome;

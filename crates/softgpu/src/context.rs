@@ -10,6 +10,7 @@ use crate::handle::{self, Table};
 use crate::memory::{self, MOST_DEVICES};
 use crate::sm::Lane;
 use crate::stream::{self, Stream};
+use crate::system::System;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use detshare_cuda::types::CUresult;
 use std::cell::RefCell;
@@ -40,6 +41,8 @@ pub(crate) struct Context {
     streams: Mutex<Streams>,
     /// Memory that goes when the context goes.
     pub(crate) allocations: Mutex<HashSet<u64>>,
+    /// What its kernels print to and allocate from.
+    pub(crate) system: Arc<System>,
     /// The handles of contexts on other devices whose memory it may touch, with the device.
     peers: Mutex<HashMap<usize, usize>>,
     /// How often the program holds a context that it made.
@@ -80,7 +83,7 @@ impl Drop for ThreadStreams {
 }
 
 impl Context {
-    pub(crate) fn new(kind: Kind, flags: u32, lane: Arc<Lane>, fate: Arc<Fate>) -> Arc<Self> {
+    pub(crate) fn new(kind: Kind, flags: u32, lane: Arc<Lane>, fate: Arc<Fate>, system: Arc<System>) -> Arc<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let context = Arc::new(Self {
             handle: handle::new(),
@@ -92,6 +95,7 @@ impl Context {
             lane,
             streams: Mutex::default(),
             allocations: Mutex::default(),
+            system,
             peers: Mutex::default(),
             attached: AtomicUsize::new(1),
             limits: Mutex::default(),
@@ -273,7 +277,7 @@ pub(crate) fn retain_primary(device: usize) -> Arc<Context> {
     let mut primary = primary(device);
     primary.retained += 1;
     let flags = primary.flags;
-    let make = || Context::new(Kind::Primary, flags, Arc::new(Lane::full(device)), Arc::default());
+    let make = || Context::new(Kind::Primary, flags, Arc::new(Lane::full(device)), Arc::default(), System::new());
     Arc::clone(primary.context.get_or_insert_with(make))
 }
 

@@ -8,7 +8,7 @@
 //! * `warp`, `control`, `block`: who runs when. `collective`: what the lanes of a warp do together.
 //! * `lanes`, `compute`, `integer`, `float`, `half`, `approx`, `soft`, `compare`, `convert`, `fp8`, `video`,
 //!   `uncommon`, `special`: what registers hold.
-//! * `access`, `atomic`: memory.
+//! * `access`, `atomic`: memory. `system`: functions that the system brings.
 //! * `check`: what programs do wrong without a fault, found where they ask for it. `line_table`: where the code came from.
 
 mod access;
@@ -34,6 +34,7 @@ mod op;
 mod program;
 mod soft;
 mod special;
+mod system;
 #[cfg(test)]
 mod tests;
 mod uncommon;
@@ -42,5 +43,5 @@ mod warp;
 
 pub(crate) use block::Block;
 pub(crate) use check::{Finding, FindingKind};
-pub(crate) use decode::{decode, decode_checked};
+pub(crate) use decode::{DecodeError, decode, decode_checked};
 pub(crate) use program::{Image, Kernel};

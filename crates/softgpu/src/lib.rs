@@ -13,6 +13,7 @@
 //!   streams, events and the legacy stream's implicit order are nothing but such dependencies.
 //! * `check`: what kernels were found to do wrong, told once.
 //! * `exec`: kernels, decoded once from PTX and run a warp at a time.
+//! * `system`: what kernels ask for while they run: printing, memory, values for graphs.
 //! * `memory`: device memory. Device addresses are host addresses of one large reserved range.
 //! * `sm`: the device's SMs, in memory that all processes of the user share, each busy for the modelled time of
 //!   the blocks that run on it.
@@ -42,6 +43,7 @@ mod operation;
 mod pool;
 mod sm;
 mod stream;
+mod system;
 pub mod unsupported;
 
 pub use exports::SUPPORTED;

@@ -8,7 +8,8 @@ use crate::module::Function;
 use crate::sm::Lane;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use detshare_cuda::types::{CUresult, CUstream};
+use detshare_cuda::types::{CUlaunchAttributeID, CUresult, CUstream};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -50,6 +51,18 @@ pub(crate) struct KernelLaunch {
     pub(crate) shape: Arc<Shape>,
     pub(crate) bound: Bound,
     pub(crate) priority: Option<i32>,
+    pub(crate) attributes: Attributes,
+}
+
+/// Values of launch attributes, as bytes.
+pub(crate) type Attributes = BTreeMap<u32, [u8; 64]>;
+
+impl KernelLaunch {
+    /// Whether it asks to begin before the kernel before it in its stream is over.
+    pub(crate) fn may_begin_early(&self) -> bool {
+        let attribute = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        self.attributes.get(&attribute.0).is_some_and(|value| value[..4] != [0; 4])
+    }
 }
 
 /// Rows of bytes from one place to another. Device addresses are host addresses, so the places are alike.
@@ -110,9 +123,11 @@ pub(crate) enum MemoryOperation {
 
 /// What is done to a semaphore of others: an `eventfd` that does not block.
 #[derive(Clone, Debug)]
-pub(crate) enum SemaphoreUse {
-    Signal(Arc<File>),
-    Wait(Arc<File>),
+pub(crate) struct SemaphoreUse {
+    pub(crate) handle: usize,
+    pub(crate) file: Arc<File>,
+    /// Waits for it instead of signalling it.
+    pub(crate) waits: bool,
 }
 
 /// What a wait waits for.
@@ -182,10 +197,8 @@ fn one_after_another<T: Send + 'static>(all: Vec<T>, run: fn(&T) -> bool) -> Wor
 impl SemaphoreUse {
     /// Does it; false if it has to wait.
     fn run(&self) -> bool {
-        match self {
-            Self::Signal(file) => (&**file).write_all(&1_u64.to_ne_bytes()).is_ok(),
-            Self::Wait(file) => (&**file).read_exact(&mut [0; 8]).is_ok(),
-        }
+        let mut file = &*self.file;
+        if self.waits { file.read_exact(&mut [0; 8]).is_ok() } else { file.write_all(&1_u64.to_ne_bytes()).is_ok() }
     }
 }
 

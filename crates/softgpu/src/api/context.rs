@@ -7,6 +7,7 @@ use crate::device::PRIORITIES;
 use crate::graph::capture;
 use crate::handle;
 use crate::sm::Lane;
+use crate::system::System;
 use core::ffi::{c_int, c_uint, c_ulonglong};
 use core::sync::atomic::Ordering;
 use detshare_cuda::types::{
@@ -35,7 +36,7 @@ pub(super) fn named_or_current(context: CUcontext) -> Outcome<Arc<Context>> {
 pub(crate) unsafe fn cuCtxCreate_v2(context: *mut CUcontext, flags: c_uint, device: CUdevice) -> Outcome {
     let device = number(device)?;
     require(!context.is_null() && flags & !ALL_FLAGS == 0)?;
-    let created = Context::new(Kind::Created, flags, Arc::new(Lane::full(device)), Arc::default());
+    let created = Context::new(Kind::Created, flags, Arc::new(Lane::full(device)), Arc::default(), System::new());
     give(context, CUcontext(as_pointer(created.handle)))?;
     context::push(created);
     Ok(())
@@ -190,6 +191,7 @@ pub(crate) unsafe fn cuCtxSetLimit(limit: CUlimit, value: usize) -> Outcome {
     if !LIMITS.iter().any(|(known, _)| *known == limit) {
         return Err(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT);
     }
+    context.system.set_limit(limit, value)?;
     context.limits.lock().expect("no panic while it is held").insert(limit.0, value);
     Ok(())
 }

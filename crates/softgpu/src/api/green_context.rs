@@ -164,7 +164,7 @@ pub(crate) unsafe fn cuGreenCtxCreate(
     require(lane.device == device)?;
     // A green context keeps the primary one alive.
     let primary = context::retain_primary(device);
-    let context = Context::new(ContextKind::Green, 0, lane, Arc::clone(&primary.fate));
+    let context = Context::new(ContextKind::Green, 0, lane, Arc::clone(&primary.fate), Arc::clone(&primary.system));
     let handle = handle::new();
     HANDLES.lock().expect("no panic while it is held").insert(context.handle, handle);
     GREEN.insert(handle, Arc::new(context));

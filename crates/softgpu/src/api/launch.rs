@@ -2,11 +2,11 @@
 
 use super::require;
 use crate::boundary::{Outcome, log};
-use crate::context;
+use crate::context::{self, Context};
 use crate::device;
 use crate::exec::interface::Shape;
 use crate::module::{self, Function};
-use crate::operation::{Bound, KernelLaunch, Operation};
+use crate::operation::{Attributes, Bound, KernelLaunch, Operation};
 use crate::stream::{self, Stream};
 use core::ffi::{c_uint, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +27,7 @@ pub(super) struct Wanted {
 }
 
 /// Checks the launch as a driver does and takes a copy of its arguments.
-pub(super) unsafe fn shape(function: &Function, wanted: &Wanted) -> Outcome<Arc<Shape>> {
+pub(super) unsafe fn shape(function: &Function, wanted: &Wanted, context: &Context) -> Outcome<Arc<Shape>> {
     let properties = &function.kernel.properties;
     let within = |size: [u32; 3], most: [u32; 3]| size.iter().zip(most).all(|(size, most)| (1..=most).contains(size));
     require(within(wanted.grid, device::MOST_GRID) && within(wanted.block, device::MOST_BLOCK))?;
@@ -41,6 +41,7 @@ pub(super) unsafe fn shape(function: &Function, wanted: &Wanted) -> Outcome<Arc<
         log(format_args!("{}: line {line}: {instruction} is not supported", properties.name));
         return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
     }
+    context.system.expect(properties.system);
     static NEXT_GRID: AtomicU64 = AtomicU64::new(1);
     Ok(Arc::new(Shape {
         grid: wanted.grid,
@@ -49,6 +50,7 @@ pub(super) unsafe fn shape(function: &Function, wanted: &Wanted) -> Outcome<Arc<
         parameters: parameters(function, wanted)?,
         grid_id: NEXT_GRID.fetch_add(1, Ordering::Relaxed),
         sm_count: device::settings().sms,
+        system: Arc::clone(&context.system),
     }))
 }
 
@@ -102,22 +104,36 @@ fn check_cooperative(function: &Function, shape: &Shape, stream: &Stream) -> Out
     Ok(())
 }
 
+/// The priority that launch attributes ask for.
+pub(super) fn priority(attributes: &Attributes) -> Option<i32> {
+    let value = attributes.get(&Attribute::CU_LAUNCH_ATTRIBUTE_PRIORITY.0)?;
+    value.first_chunk().map(|bytes| i32::from_le_bytes(*bytes))
+}
+
+/// What a cooperative launch has without a list of attributes.
+fn cooperative_only() -> Attributes {
+    let mut value = [0; 64];
+    value[0] = 1;
+    Attributes::from([(Attribute::CU_LAUNCH_ATTRIBUTE_COOPERATIVE.0, value)])
+}
+
 unsafe fn launch(
     function: CUfunction,
     stream: CUstream,
     wanted: &Wanted,
     cooperative: bool,
-    priority: Option<i32>,
+    attributes: Attributes,
 ) -> Outcome {
     context::healthy()?;
     let function = module::find_function(function)?;
     let stream = stream::find(stream)?;
-    let shape = shape(&function, wanted)?;
+    let shape = shape(&function, wanted, &stream.context)?;
     if cooperative {
         check_cooperative(&function, &shape, &stream)?;
     }
     let bound = Bound::to(&stream.context);
-    stream.perform(Operation::Kernel(KernelLaunch { function, shape, bound, priority }))
+    let priority = priority(&attributes);
+    stream.perform(Operation::Kernel(KernelLaunch { function, shape, bound, priority, attributes }))
 }
 
 pub(crate) unsafe fn cuLaunchKernel(
@@ -134,7 +150,7 @@ pub(crate) unsafe fn cuLaunchKernel(
     extra: *mut *mut c_void,
 ) -> Outcome {
     let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-    launch(function, stream, &Wanted { grid, block, dynamic_shared, parameters, extra }, false, None)
+    launch(function, stream, &Wanted { grid, block, dynamic_shared, parameters, extra }, false, Attributes::new())
 }
 
 pub(crate) unsafe fn cuLaunchCooperativeKernel(
@@ -151,7 +167,7 @@ pub(crate) unsafe fn cuLaunchCooperativeKernel(
 ) -> Outcome {
     let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
     let wanted = Wanted { grid, block, dynamic_shared, parameters, extra: core::ptr::null_mut() };
-    launch(function, stream, &wanted, true, None)
+    launch(function, stream, &wanted, true, cooperative_only())
 }
 
 pub(crate) unsafe fn cuLaunchKernelEx(
@@ -163,12 +179,12 @@ pub(crate) unsafe fn cuLaunchKernelEx(
 ) -> Outcome {
     require(!config.is_null())?;
     let config = &*config;
-    let (mut cooperative, mut priority) = (false, None);
+    let (mut cooperative, mut attributes) = (false, Attributes::new());
     for index in 0..config.numAttrs as usize {
         let attribute = &*config.attrs.add(index);
+        attributes.insert(attribute.id.0, (&raw const attribute.value).cast::<[u8; 64]>().read());
         match attribute.id {
             Attribute::CU_LAUNCH_ATTRIBUTE_COOPERATIVE => cooperative = attribute.value.cooperative != 0,
-            Attribute::CU_LAUNCH_ATTRIBUTE_PRIORITY => priority = Some(attribute.value.priority),
             Attribute::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION => {
                 let cluster = attribute.value.clusterDim;
                 if [cluster.x, cluster.y, cluster.z] != [1, 1, 1] {
@@ -187,5 +203,5 @@ pub(crate) unsafe fn cuLaunchKernelEx(
         parameters,
         extra,
     };
-    launch(function, stream, &wanted, cooperative, priority)
+    launch(function, stream, &wanted, cooperative, attributes)
 }

@@ -60,6 +60,9 @@ pub(crate) unsafe fn cuMemFree_v2(address: CUdeviceptr) -> Outcome {
     capture::forbid_unsafe_call()?;
     let range = memory::find(address.0).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     super::pool::require_freeable(address.0, &range)?;
+    if crate::graph::memory::release(address.0)? {
+        return context::current()?.synchronise();
+    }
     crate::pool::forget(address.0);
     release(address.0, &range)
 }

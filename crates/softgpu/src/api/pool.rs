@@ -3,7 +3,7 @@
 use super::{array_of, as_pointer, device::number, location, require};
 use crate::boundary::{Outcome, give};
 use crate::context;
-use crate::graph::{Content, GraphMemory, capture};
+use crate::graph;
 use crate::memory::access::bit;
 use crate::memory::managed::Location;
 use crate::memory::{self, Kind, Range, Wanted};
@@ -228,6 +228,9 @@ pub(crate) unsafe fn cuMemAllocFromPoolAsync(
     if bytes == 0 {
         return give(address, CUdeviceptr_v2(0));
     }
+    if let Some(allocated) = graph::memory::allocate_in_capture(&stream, bytes)? {
+        return give(address, CUdeviceptr_v2(allocated));
+    }
     let (kind, device) = match found.behind {
         Behind::Device(device) => (Kind::Pool(pool.0.addr()), device),
         Behind::Host => (Kind::Host(HOST_FLAGS), stream.context.device),
@@ -238,7 +241,6 @@ pub(crate) unsafe fn cuMemAllocFromPoolAsync(
     let range = found.used().take(bytes as u64, found.most).and_then(|()| memory::take(&wanted));
     let Some(range) = range else { return Err(out_of_memory) };
     pool::note(range.start, pool.0.addr(), bytes as u64);
-    capture::add(&stream, || Content::Allocate(GraphMemory::new(range.start)))?;
     give(address, CUdeviceptr_v2(range.start))
 }
 
@@ -261,6 +263,9 @@ pub(crate) unsafe fn cuMemFreeAsync(address: CUdeviceptr, stream: CUstream) -> O
     let stream = stream::find(stream)?;
     if address.0 == 0 {
         return Ok(());
+    }
+    if stream.capturing().is_none() && graph::memory::release(address.0)? {
+        return stream.perform(Operation::Nothing);
     }
     let range = memory::find(address.0).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     require_freeable(address.0, &range)?;

@@ -4,6 +4,7 @@
 //! [`Block`](super::Block) for each block of the grid and lets it run for a slice of instructions at a time,
 //! so that blocks that wait for each other make progress whatever the number of cores.
 
+use crate::system::{System, SystemUse};
 use std::sync::Arc;
 
 /// A variable of a module that needs memory on the device.
@@ -28,6 +29,8 @@ pub(crate) struct Global {
     pub(crate) address: u64,
     /// In bytes.
     pub(crate) size: u64,
+    /// Whether it is declared as managed: the host's as much as the device's.
+    pub(crate) managed: bool,
 }
 
 /// One parameter of a kernel in its parameter buffer.
@@ -62,6 +65,8 @@ pub(crate) struct KernelProperties {
     pub(crate) required_block: Option<[u32; 3]>,
     /// The first instruction that cannot be executed, and its line: a launch then says "not supported".
     pub(crate) unsupported: Option<(String, u32)>,
+    /// What it may use of the system, through all its calls.
+    pub(crate) system: SystemUse,
     /// The module's target: `sm_90` is 90.
     pub(crate) target: u32,
 }
@@ -81,6 +86,8 @@ pub(crate) struct Shape {
     pub(crate) grid_id: u64,
     /// How many SMs the device has (`%nsmid`).
     pub(crate) sm_count: u32,
+    /// What its kernel prints to and allocates from.
+    pub(crate) system: Arc<System>,
 }
 
 /// How far a block came in its slice.
@@ -115,6 +122,8 @@ pub(crate) enum FaultKind {
     MisalignedAddress,
     /// `trap`.
     Trap,
+    /// `__assertfail`.
+    Assert,
     /// A call of something that is no function.
     InvalidProgramCounter,
     /// Calls nested too deeply.

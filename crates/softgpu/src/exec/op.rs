@@ -2,9 +2,11 @@
 //! with.
 
 mod kinds;
+mod system;
 mod uncommon;
 
 pub(super) use kinds::*;
+pub(super) use system::{SystemCall, SystemFunction};
 pub(super) use uncommon::*;
 
 /// A register's place in its bank.
@@ -343,8 +345,7 @@ pub(super) enum Op {
     Return,
     Exit,
     Trap,
-    /// `__assertfail`.
-    AssertFail,
+    System(Box<SystemCall>),
     Sleep {
         a: Slot,
     },

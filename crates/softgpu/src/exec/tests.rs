@@ -63,7 +63,15 @@ fn module(body: &str) -> String {
 
 fn shape(grid: [u32; 3], block: [u32; 3], dynamic_shared: u32, parameters: &[u64]) -> Arc<Shape> {
     let parameters: Vec<u8> = parameters.iter().flat_map(|parameter| parameter.to_le_bytes()).collect();
-    Arc::new(Shape { grid, block, dynamic_shared, parameters: parameters.into(), grid_id: 7, sm_count: 132 })
+    Arc::new(Shape {
+        grid,
+        block,
+        dynamic_shared,
+        parameters: parameters.into(),
+        grid_id: 7,
+        sm_count: 132,
+        system: Arc::default(),
+    })
 }
 
 /// A block that may access all memory.

@@ -247,7 +247,7 @@ impl Warp {
                 | Op::Return
                 | Op::Exit
                 | Op::Trap
-                | Op::AssertFail
+                | Op::System(_)
                 | Op::Unsupported
                 | Op::Checked(_)
                 | Op::Sleep { .. }

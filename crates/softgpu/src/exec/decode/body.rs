@@ -8,6 +8,7 @@ use crate::exec::interface::Parameter;
 use crate::exec::line_table::{LineTable, Origin};
 use crate::exec::op::{Condition, Instruction, Op, Place, Reg, Slot};
 use crate::exec::program::{Function, Preset, Source};
+use crate::system::SystemUse;
 use detshare_ptx::ScalarType;
 use detshare_ptx::ast::{self, FunctionKind, Space, Span, Statement, TableKind, Variable};
 use std::collections::{BTreeSet, HashMap};
@@ -31,6 +32,8 @@ pub(super) struct Body {
     pub(super) taken: BTreeSet<u32>,
     /// Shared variables that it uses.
     pub(super) shared: BTreeSet<u32>,
+    /// What it uses of the system.
+    pub(super) system: SystemUse,
 }
 
 /// What a name stands for within a function.
@@ -119,6 +122,7 @@ pub(super) fn decode(
         calls: BTreeSet::new(),
         taken: BTreeSet::new(),
         shared: BTreeSet::new(),
+        system: SystemUse::default(),
     };
     let mut builder = Builder {
         linked,
@@ -292,6 +296,7 @@ impl<'a> Builder<'a> {
                 self.emit(Op::Unsupported);
                 Ok(())
             }
+            Refusal::NotSupported(reason) => Err(DecodeError::NotSupported { text: text(), line: source.line, reason }),
             Refusal::Wrong(reason) => Err(DecodeError::BadInstruction { text: text(), line: source.line, reason }),
             Refusal::Unresolved(name) => Err(DecodeError::Unresolved { name, line: Some(source.line) }),
         }
@@ -473,6 +478,11 @@ impl<'a> Builder<'a> {
     /// Notes that a function's address is taken.
     pub(super) fn takes(&mut self, number: u32) {
         self.body.taken.insert(number);
+    }
+
+    /// Notes what it uses of the system.
+    pub(super) fn uses(&mut self, system: SystemUse) {
+        self.body.system = self.body.system.and(system);
     }
 
     /// Adds an instruction without a condition.

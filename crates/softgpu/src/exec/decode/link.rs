@@ -31,6 +31,10 @@ pub(super) struct Datum<'a> {
 }
 
 impl Datum<'_> {
+    pub(super) fn is_managed(&self) -> bool {
+        self.variable.attributes.iter().any(|attribute| attribute.trim_start_matches('.') == "managed")
+    }
+
     pub(super) fn is_constant(&self) -> bool {
         self.variable.space == Space::Const
     }
@@ -218,7 +222,7 @@ impl<'a> Linked<'a> {
                 size: datum.size,
                 align: align_of(datum.variable),
                 constant: datum.variable.space == Space::Const,
-                managed: datum.variable.attributes.iter().any(|attribute| attribute == ".managed"),
+                managed: datum.is_managed(),
             };
             let address = place(&placement);
             datum.address =

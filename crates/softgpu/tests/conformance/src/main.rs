@@ -27,10 +27,15 @@ mod errors;
 mod event;
 mod external_semaphore;
 mod graph;
+mod graph_conditional;
+mod graph_edges;
 mod graph_exec;
+mod graph_memory;
+mod graph_update;
 mod green_context;
 mod host_functions;
 mod ipc;
+mod kernel_calls;
 mod launch;
 mod library;
 mod lifetimes;
@@ -38,6 +43,7 @@ mod managed;
 mod memory;
 mod memory_copy;
 mod module;
+mod module_images;
 mod occupancy;
 mod peer;
 mod pool;
@@ -45,6 +51,7 @@ mod proc_address;
 mod stream;
 mod stream_memory;
 mod stream_order;
+mod user_object;
 mod virtual_memory;
 
 use anyhow::{Context, Result};
@@ -62,7 +69,7 @@ type Outcome = Result<()>;
 type Test = (&'static str, fn(&Driver) -> Outcome);
 
 /// One table for each file, the most ordinary behaviour first.
-const TABLES: [&[Test]; 28] = [
+const TABLES: [&[Test]; 35] = [
     device::TESTS,
     context::TESTS,
     memory::TESTS,
@@ -75,15 +82,22 @@ const TABLES: [&[Test]; 28] = [
     ipc::TESTS,
     peer::TESTS,
     module::TESTS,
+    module_images::TESTS,
     launch::TESTS,
     stream::TESTS,
     stream_order::TESTS,
     event::TESTS,
     host_functions::TESTS,
+    kernel_calls::TESTS,
     library::TESTS,
     occupancy::TESTS,
     graph::TESTS,
     graph_exec::TESTS,
+    graph_update::TESTS,
+    graph_edges::TESTS,
+    graph_memory::TESTS,
+    graph_conditional::TESTS,
+    user_object::TESTS,
     capture::TESTS,
     pool::TESTS,
     stream_memory::TESTS,
