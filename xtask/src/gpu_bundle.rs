@@ -1,7 +1,7 @@
 //! `cargo xtask gpu-bundle DIR`: all that a GPU machine without Rust needs to check DetShare.
 
-use crate::build;
 use crate::process::root;
+use crate::{build, samples};
 use anyhow::{Context, Result};
 use std::path::Path;
 
@@ -74,6 +74,8 @@ const CHECKS: &str = r#"[
   "command": ["sh", "-c", "bin/managed_probe || exit; bin/detshare verify --format json --timeout 60s -- bin/managed_probe > {out} && grep -q '\"memory_changes\": 24,' {out}"]},
  {"name": "instructions", "timeout_s": 120,
   "command": ["bin/instructions", "--driver", "{driver}", "--out", "{out}", "cases"]},
+ {"name": "samples", "timeout_s": 300,
+  "command": ["python3", "samples.py", "--programs", "samples", "--out", "{out}"]},
  {"name": "workloads_tests", "timeout_s": 240, "command": ["python3", "-m", "unittest", "discover", "workloads/tests"]},
  {"name": "vector_add", "timeout_s": 60, "command": ["bin/vector_add"]},
  {"name": "vector_add_shim", "timeout_s": 60, "command": ["env", "LD_PRELOAD={shim}", "bin/vector_add"]},
@@ -132,10 +134,12 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
         "mps_restart.py",
         "daemon_under_test.py",
         "sharing.py",
+        "samples.py",
     ];
     for script in scripts {
         std::fs::copy(root().join("bench/gpu").join(script), folder.join(script))?;
     }
+    samples::copy_to(&folder.join("samples"))?;
     copy_all(&root().join("workloads"), "py", &folder.join("workloads"))?;
     copy_all(&root().join("workloads/tests"), "py", &folder.join("workloads/tests"))?;
     println!("{}: run it on the GPU machine by `python3 run.py`", folder.display());

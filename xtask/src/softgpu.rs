@@ -9,13 +9,16 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Numba with its own driver layer, and what it compiles with.
-const NUMBA: [&str; 5] = [
+/// Numba with its own driver layer, and what it compiles with: NVVM, and NVRTC for C++ that kernels call.
+const NUMBA: [&str; 8] = [
     "numba==0.60.0",
     "llvmlite==0.43.0",
     "numpy==2.0.2",
     "nvidia-cuda-nvcc-cu12==12.9.86",
     "nvidia-cuda-runtime-cu12==12.9.79",
+    "nvidia-cuda-nvrtc-cu12==12.9.86",
+    "cffi==2.0.0",
+    "pycparser==2.23",
 ];
 
 /// What cudarc compiles with; later ones emit PTX that is newer than a CUDA 13.0 driver takes.
@@ -46,7 +49,7 @@ impl Way {
 }
 
 /// A program with the software GPU behind it.
-fn command(program: impl AsRef<OsStr>, built: &Path, way: Way) -> Command {
+pub(crate) fn command(program: impl AsRef<OsStr>, built: &Path, way: Way) -> Command {
     let mut command = Command::new(program);
     command.env("DETSHARE_DRIVER", built.join(build::SOFTGPU)).env_remove("LD_PRELOAD");
     match way {
@@ -151,6 +154,9 @@ pub(crate) fn numba() -> Result<PathBuf> {
         ("nvvm/lib64/libnvvm.so.4", "nvidia/cuda_nvcc/nvvm/lib64/libnvvm.so"),
         ("nvvm/libdevice", "nvidia/cuda_nvcc/nvvm/libdevice"),
         ("lib64/libcudart.so.12", "nvidia/cuda_runtime/lib/libcudart.so.12"),
+        ("lib64/libcudadevrt.a", "nvidia/cuda_runtime/lib/libcudadevrt.a"),
+        ("lib64/libnvrtc.so.12", "nvidia/cuda_nvrtc/lib/libnvrtc.so.12"),
+        ("lib64/libnvrtc-builtins.so.12.9", "nvidia/cuda_nvrtc/lib/libnvrtc-builtins.so.12.9"),
     ];
     for (link, target) in links {
         let link = home.join(link);
@@ -240,7 +246,12 @@ pub(crate) fn cudarc_programs(nvrtc: &Path, built: &Path, way: Way) -> Result<()
 
 /// Where cudarc finds the driver and NVRTC.
 fn cudarc_libraries(nvrtc: &Path, built: &Path, way: Way) -> Result<OsString> {
-    let folder = target().join("cudarc-driver").join(format!("{way:?}"));
+    Ok(std::env::join_paths([driver_folder(built, way)?, nvrtc.join("nvidia/cuda_nvrtc/lib")])?)
+}
+
+/// A folder for the loader's search path that has the driver by both of its names.
+pub(crate) fn driver_folder(built: &Path, way: Way) -> Result<PathBuf> {
+    let folder = target().join("driver").join(format!("{way:?}"));
     std::fs::create_dir_all(&folder)?;
     for name in ["libcuda.so", "libcuda.so.1"] {
         let link = folder.join(name);
@@ -249,5 +260,5 @@ fn cudarc_libraries(nvrtc: &Path, built: &Path, way: Way) -> Result<OsString> {
         }
         std::os::unix::fs::symlink(way.library(built), link)?;
     }
-    Ok(std::env::join_paths([folder, nvrtc.join("nvidia/cuda_nvrtc/lib")])?)
+    Ok(folder)
 }

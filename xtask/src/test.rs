@@ -2,7 +2,7 @@
 
 use crate::process::{cargo, root, run, target};
 use crate::softgpu::{self, Way};
-use crate::{build, demo, generate, gpu_bundle, header, package};
+use crate::{build, demo, generate, gpu_bundle, header, package, samples};
 use anyhow::{Context, Result};
 use std::process::Command;
 use std::time::Instant;
@@ -58,6 +58,16 @@ pub(crate) fn test() -> Result<()> {
     steps.run("tenants: coming and going", || softgpu::chaos(&built, &["churn"]))?;
     steps.run("tenants: a page that lies", || softgpu::chaos(&built, &["hostile"]))?;
     steps.run("the same bits: driver API", || softgpu::verify_driver_api(&built))?;
+    match samples::toolkit() {
+        Ok(toolkit) => {
+            let compiled = steps.run("samples: nvcc", || samples::compile(&toolkit))?;
+            for way in Way::ALL {
+                let name = format!("samples on the software GPU, {way:?}");
+                steps.run(&name, || samples::check(&compiled, &built, way))?;
+            }
+        }
+        Err(error) => steps.skip("samples", &error),
+    }
     match softgpu::numba() {
         Ok(packages) => {
             steps.run("the same bits: Numba", || softgpu::verify_numba(&packages, &built))?;

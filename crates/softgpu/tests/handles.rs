@@ -95,8 +95,8 @@ fn dead_foreign_and_mistaken_handles_are_refused() {
 const UNSUPPORTED: &core::ffi::CStr = c".version 8.0
 .target sm_90
 .address_size 64
-.visible .entry tensor() { .reg .b32 %a, %b; .reg .b64 %p;
-    ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%a, %b}, [%p];
+.visible .entry tensor() {
+    tcgen05.wait::ld.sync.aligned;
     ret;
 }
 .visible .entry fine() { ret; }";
@@ -127,5 +127,5 @@ fn the_log_names_an_unsupported_instruction_and_its_line() {
     let output = command.output().expect("this test starts again");
     let log = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{log}");
-    assert!(log.contains("line 5") && log.contains("ldmatrix") && log.contains("not supported"), "{log}");
+    assert!(log.contains("line 5") && log.contains("tcgen05") && log.contains("not supported"), "{log}");
 }

@@ -151,6 +151,7 @@ impl Warp {
         group: Group,
         checked: &Checked,
         active: u32,
+        budget: &mut u64,
     ) -> Result<Next, Box<Fault>> {
         if let Some(mut checker) = block.checker.take() {
             let accessor = checker.begin(self, group, checked.site);
@@ -159,7 +160,7 @@ impl Warp {
         }
         match &checked.op {
             Op::Load(_) | Op::Store(_) | Op::Atomic(_) => {
-                self.access(program, block, group, &checked.op, active)?;
+                self.access(program, block, group, &checked.op, active, budget)?;
                 Ok(Next::Following)
             }
             op => {

@@ -217,7 +217,7 @@ fn try_out(source: &str, memory: &[AtomicU64], check: bool, tally: &mut Tally) {
         {
             continue;
         }
-        let mut block = Block::with_memory(kernel, &shape, [0; 3], 0, is_given);
+        let mut block = Cluster::with_memory(kernel, &shape, [0; 3], |_| 0, is_given);
         for _ in 0..TURNS {
             match block.run(TURN) {
                 Progress::Yielded | Progress::Idle => {}
