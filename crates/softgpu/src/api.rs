@@ -15,35 +15,57 @@
     reason = "names and arguments are the C API's; every body runs under the one contract above"
 )]
 
+mod array;
 mod capture;
 mod cluster;
 mod context;
 mod copy;
+mod copy_array;
+mod copy_batch;
 mod device;
 mod event;
 mod external_semaphore;
 mod function;
 mod graph;
+mod graph_any;
+mod graph_attributes;
+mod graph_conditional;
+mod graph_edges;
 mod graph_executable;
+mod graph_memory;
 mod graph_nodes;
+mod graph_objects;
+mod graph_waits;
 mod green_context;
 mod init;
+mod ipc;
+mod jit;
 mod launch;
 mod library;
 mod link;
+mod location;
+mod managed;
 mod memory;
 mod memset;
 mod module;
 mod occupancy;
+mod peer;
+mod pointer;
 mod pool;
+mod pool_sharing;
+mod profiler;
 mod stream;
 mod stream_memory;
 mod tensor_map;
+mod virtual_memory;
 
 pub(crate) use self::{
-    capture::*, cluster::*, context::*, copy::*, device::*, event::*, external_semaphore::*, function::*, graph::*,
-    graph_executable::*, graph_nodes::*, green_context::*, init::*, launch::*, library::*, link::*, memory::*,
-    memset::*, module::*, occupancy::*, pool::*, stream::*, stream_memory::*, tensor_map::*,
+    array::*, capture::*, cluster::*, context::*, copy::*, copy_array::*, copy_batch::*, device::*, event::*,
+    external_semaphore::*, function::*, graph::*, graph_any::*, graph_attributes::*, graph_conditional::*,
+    graph_edges::*, graph_executable::*, graph_memory::*, graph_nodes::*, graph_objects::*, graph_waits::*,
+    green_context::*, init::*, ipc::*, launch::*, library::*, link::*, managed::*, memory::*, memset::*, module::*,
+    occupancy::*, peer::*, pointer::*, pool::*, pool_sharing::*, profiler::*, stream::*, stream_memory::*,
+    tensor_map::*, virtual_memory::*,
 };
 
 use crate::boundary::Outcome;
@@ -66,4 +88,10 @@ fn as_pointer<T>(handle: usize) -> *mut T {
 /// Refuses what the manual does not name.
 fn require(holds: bool) -> Outcome {
     if holds { Ok(()) } else { Err(CUresult::CUDA_ERROR_INVALID_VALUE) }
+}
+
+/// What the program lists, at least one.
+unsafe fn array_of<'a, T>(first: *const T, count: usize) -> Outcome<&'a [T]> {
+    require(!first.is_null() && count > 0)?;
+    Ok(core::slice::from_raw_parts(first, count))
 }

@@ -1,5 +1,6 @@
 //! Where a program's call enters: initialised or not, codes out, panics kept in, and the log.
 
+use crate::system;
 use core::fmt::Arguments;
 use core::sync::atomic::{AtomicBool, Ordering};
 use detshare_cuda::types::CUresult;
@@ -35,7 +36,10 @@ pub(crate) fn call(name: &'static str, body: impl FnOnce() -> Outcome) -> CUresu
     if crate::engine::in_host_function() && !BEFORE_INIT.contains(&name) {
         return CUresult::CUDA_ERROR_NOT_PERMITTED;
     }
-    match catch_unwind(AssertUnwindSafe(body)) {
+    system::flush_before(name);
+    let outcome = catch_unwind(AssertUnwindSafe(body));
+    system::flush_after(name);
+    match outcome {
         Ok(Ok(())) => CUresult::CUDA_SUCCESS,
         Ok(Err(code)) => code,
         Err(_) => {

@@ -3,13 +3,15 @@
 //! A green context shares the primary context's address space, and with it the sticky error; it differs in its
 //! lane.
 
+use crate::array;
 use crate::boundary::Outcome;
 use crate::engine::{Done, Fate};
 use crate::handle::{self, Table};
-use crate::memory;
+use crate::memory::{self, MOST_DEVICES};
 use crate::sm::Lane;
 use crate::stream::{self, Stream};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::system::System;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use detshare_cuda::types::CUresult;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -30,14 +32,21 @@ pub(crate) enum Kind {
 pub(crate) struct Context {
     pub(crate) handle: usize,
     pub(crate) kind: Kind,
+    pub(crate) device: usize,
     /// Never used twice.
     pub(crate) id: u64,
     pub(crate) flags: AtomicU32,
     pub(crate) fate: Arc<Fate>,
     pub(crate) lane: Arc<Lane>,
     streams: Mutex<Streams>,
-    /// Device memory that goes when the context goes.
+    /// Memory that goes when the context goes.
     pub(crate) allocations: Mutex<HashSet<u64>>,
+    /// What its kernels print to and allocate from.
+    pub(crate) system: Arc<System>,
+    /// The handles of contexts on other devices whose memory it may touch, with the device.
+    peers: Mutex<HashMap<usize, usize>>,
+    /// How often the program holds a context that it made.
+    pub(crate) attached: AtomicUsize,
     /// By limit.
     pub(crate) limits: Mutex<HashMap<u32, usize>>,
     destroyed: AtomicBool,
@@ -74,17 +83,21 @@ impl Drop for ThreadStreams {
 }
 
 impl Context {
-    pub(crate) fn new(kind: Kind, flags: u32, lane: Arc<Lane>, fate: Arc<Fate>) -> Arc<Self> {
+    pub(crate) fn new(kind: Kind, flags: u32, lane: Arc<Lane>, fate: Arc<Fate>, system: Arc<System>) -> Arc<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let context = Arc::new(Self {
             handle: handle::new(),
             kind,
+            device: lane.device,
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             flags: AtomicU32::new(flags),
             fate,
             lane,
             streams: Mutex::default(),
             allocations: Mutex::default(),
+            system,
+            peers: Mutex::default(),
+            attached: AtomicUsize::new(1),
             limits: Mutex::default(),
             destroyed: AtomicBool::new(false),
         });
@@ -157,9 +170,44 @@ impl Context {
         let mut streams = self.streams();
         streams.legacy = None;
         streams.per_thread.clear();
+        drop(streams);
         for address in self.allocations.lock().expect("no panic while it is held").drain() {
             memory::free(address);
         }
+        memory::unregister_all_of(self.handle);
+        array::end_all_of(self.handle);
+        for (_, device) in self.peers.lock().expect("no panic while it is held").drain() {
+            memory::set_peer(self.device, device, false);
+        }
+    }
+
+    /// Has the context own memory, which goes when it goes.
+    pub(crate) fn own(&self, address: u64) {
+        self.allocations.lock().expect("no panic while it is held").insert(address);
+    }
+
+    /// The memory goes before the context does.
+    pub(crate) fn disown(&self, address: u64) {
+        self.allocations.lock().expect("no panic while it is held").remove(&address);
+    }
+
+    /// Lets it touch the memory of another context's device; false if it may already.
+    pub(crate) fn add_peer(&self, other: &Self) -> bool {
+        let mut peers = self.peers.lock().expect("no panic while it is held");
+        let is_new = peers.insert(other.handle, other.device).is_none();
+        if is_new {
+            memory::set_peer(self.device, other.device, true);
+        }
+        is_new
+    }
+
+    /// Takes that away again; false if it may not.
+    pub(crate) fn remove_peer(&self, other: &Self) -> bool {
+        let was_there = self.peers.lock().expect("no panic while it is held").remove(&other.handle).is_some();
+        if was_there {
+            memory::set_peer(self.device, other.device, false);
+        }
+        was_there
     }
 }
 
@@ -209,7 +257,7 @@ pub(crate) fn find(handle: usize) -> Outcome<Arc<Context>> {
     CONTEXTS.get(handle).ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)
 }
 
-/// The primary context, with how often it was retained.
+/// The primary context of a device, with how often it was retained.
 #[derive(Default)]
 struct Primary {
     context: Option<Arc<Context>>,
@@ -217,24 +265,25 @@ struct Primary {
     flags: u32,
 }
 
-static PRIMARY: Mutex<Primary> = Mutex::new(Primary { context: None, retained: 0, flags: 0 });
+static PRIMARY: [Mutex<Primary>; MOST_DEVICES] =
+    [const { Mutex::new(Primary { context: None, retained: 0, flags: 0 }) }; MOST_DEVICES];
 
-fn primary() -> MutexGuard<'static, Primary> {
-    PRIMARY.lock().expect("no panic while it is held")
+fn primary(device: usize) -> MutexGuard<'static, Primary> {
+    PRIMARY[device].lock().expect("no panic while it is held")
 }
 
-/// The primary context, made if there is none.
-pub(crate) fn retain_primary() -> Arc<Context> {
-    let mut primary = primary();
+/// The primary context of a device, made if there is none.
+pub(crate) fn retain_primary(device: usize) -> Arc<Context> {
+    let mut primary = primary(device);
     primary.retained += 1;
     let flags = primary.flags;
-    let make = || Context::new(Kind::Primary, flags, Arc::new(Lane::full()), Arc::default());
+    let make = || Context::new(Kind::Primary, flags, Arc::new(Lane::full(device)), Arc::default(), System::new());
     Arc::clone(primary.context.get_or_insert_with(make))
 }
 
 /// Gives one retention back; the last one ends the context.
-pub(crate) fn release_primary() -> Outcome {
-    let mut primary = primary();
+pub(crate) fn release_primary(device: usize) -> Outcome {
+    let mut primary = primary(device);
     if primary.retained == 0 {
         return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
     }
@@ -246,8 +295,8 @@ pub(crate) fn release_primary() -> Outcome {
 }
 
 /// Ends the primary context whoever holds it.
-pub(crate) fn reset_primary() -> Outcome {
-    end(primary())
+pub(crate) fn reset_primary(device: usize) -> Outcome {
+    end(primary(device))
 }
 
 fn end(mut primary: MutexGuard<'_, Primary>) -> Outcome {
@@ -260,21 +309,21 @@ fn end(mut primary: MutexGuard<'_, Primary>) -> Outcome {
 }
 
 /// The flags, and whether there is a primary context.
-pub(crate) fn primary_state() -> (u32, bool) {
-    let primary = primary();
+pub(crate) fn primary_state(device: usize) -> (u32, bool) {
+    let primary = primary(device);
     let flags = primary.context.as_ref().map_or(primary.flags, |context| context.flags.load(Ordering::Relaxed));
     (flags, primary.context.is_some())
 }
 
-pub(crate) fn set_primary_flags(flags: u32) {
-    let mut primary = primary();
+pub(crate) fn set_primary_flags(device: usize, flags: u32) {
+    let mut primary = primary(device);
     primary.flags = flags;
     if let Some(context) = &primary.context {
         context.flags.store(flags, Ordering::Relaxed);
     }
 }
 
-/// The primary context if there is one.
-pub(crate) fn primary_if_there() -> Option<Arc<Context>> {
-    primary().context.clone()
+/// The primary context of a device if there is one.
+pub(crate) fn primary_if_there(device: usize) -> Option<Arc<Context>> {
+    primary(device).context.clone()
 }

@@ -45,6 +45,9 @@ impl Fate {
     }
 }
 
+/// More work: how things went so far, and what to complete when it is over.
+type Expansion = dyn FnOnce(Result<(), CUresult>, Arc<Done>) + Send;
+
 /// What a job does.
 pub(crate) enum Work {
     /// Nothing: it is there for its completion.
@@ -55,6 +58,8 @@ pub(crate) enum Work {
     Quick(Box<dyn FnOnce() + Send>),
     /// Calls the program; it is told whether the work before it went well.
     Host(Box<dyn FnOnce(Result<(), CUresult>) + Send>),
+    /// Goes on with more work, and completes what it is given when that is over; it is told how things went so far.
+    Expand(Box<Expansion>),
     /// Waits until this says so.
     Until(Box<dyn FnMut() -> bool + Send>),
 }
@@ -106,6 +111,7 @@ fn start(first: Arc<Job>) {
         let healthy = job.fate.check();
         match work {
             Work::Host(function) => call_host(move || function(healthy), &job.done),
+            Work::Expand(function) => expand(function, healthy, Arc::clone(&job.done)),
             Work::Kernel(launch) if healthy.is_ok() => {
                 compute::start(*launch, Arc::clone(&job.done), Arc::clone(&job.fate))
             }
@@ -144,11 +150,20 @@ fn copy(action: Box<dyn FnOnce() + Send>, done: &Arc<Done>) {
 fn call_host(function: impl FnOnce() + Send + 'static, done: &Arc<Done>) {
     static HOST: LazyLock<Mutex<Sender<Task>>> = LazyLock::new(|| worker("host"));
     let function = move || {
+        // What kernels before it have printed comes first.
+        crate::system::flush();
         IN_HOST_FUNCTION.set(true);
         function();
         IN_HOST_FUNCTION.set(false);
     };
     hand_over(&HOST, Box::new(function), done);
+}
+
+/// On a thread of its own: what it starts may be over at once and start it again, without end.
+fn expand(function: Box<Expansion>, healthy: Result<(), CUresult>, done: Arc<Done>) {
+    static EXPANSIONS: LazyLock<Mutex<Sender<Task>>> = LazyLock::new(|| worker("graph"));
+    let task: Task = Box::new(move || function(healthy, done));
+    EXPANSIONS.lock().expect("no panic while it is held").send(task).expect("the thread never ends");
 }
 
 thread_local! {

@@ -1,8 +1,12 @@
 //! Events: a point in a stream.
 
+mod shared;
+
+pub(crate) use shared::SharedPoint;
+
 use crate::boundary::Outcome;
 use crate::context::Context;
-use crate::engine::{Done, Work};
+use crate::engine::{self, Done, Work};
 use crate::graph::capture;
 use crate::handle::Table;
 use crate::stream::Stream;
@@ -21,6 +25,8 @@ pub(crate) struct Event {
     pub(crate) flags: u32,
     /// The completion of what was in the stream when it was recorded; None before that.
     pub(crate) recorded: Mutex<Option<Arc<Done>>>,
+    /// What other processes see of it, where they may.
+    pub(crate) shared: Option<Arc<SharedPoint>>,
     /// Where in a capture it was recorded last.
     pub(crate) captured: Mutex<Option<capture::Point>>,
 }
@@ -28,7 +34,30 @@ pub(crate) struct Event {
 impl Event {
     /// The completion, where it was recorded.
     pub(crate) fn done(&self) -> Option<Arc<Done>> {
-        self.recorded.lock().expect("no panic while it is held").clone()
+        match &self.shared {
+            Some(shared) => shared.pending().map(|over| {
+                let over: Box<dyn FnMut() -> bool + Send> = Box::new(over);
+                engine::submit(Work::Until(over), &[], &self.context.fate)
+            }),
+            None => self.recorded.lock().expect("no panic while it is held").clone(),
+        }
+    }
+
+    /// Whether it is over, which it also is before it is recorded.
+    pub(crate) fn is_complete(&self) -> bool {
+        match &self.shared {
+            Some(shared) => shared.is_complete(),
+            None => self.done().is_none_or(|done| done.is_complete()),
+        }
+    }
+
+    /// It is recorded with that completion.
+    pub(crate) fn remember(&self, done: Arc<Done>) {
+        if let Some(shared) = &self.shared {
+            let tell = shared.begin();
+            engine::submit(Work::Quick(Box::new(tell)), &[Arc::clone(&done)], &self.context.fate);
+        }
+        *self.recorded.lock().expect("no panic while it is held") = Some(done);
     }
 
     /// Refuses to look at an event that is part of a capture: the capture is void from then on.
@@ -48,7 +77,9 @@ impl Event {
             return Ok(());
         }
         stream.context.fate.check()?;
-        let done = stream.submit(Work::Nothing, &[]);
+        // Who has waited for the stream may end its process: other processes must have been told by then.
+        let work = self.shared.as_ref().map_or(Work::Nothing, |shared| Work::Quick(Box::new(shared.begin())));
+        let done = stream.submit(work, &[]);
         *self.recorded.lock().expect("no panic while it is held") = Some(done);
         *self.captured.lock().expect("no panic while it is held") = None;
         Ok(())

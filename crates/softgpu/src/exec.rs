@@ -9,6 +9,7 @@
 //! * `lanes`, `compute`, `integer`, `float`, `half`, `approx`, `soft`, `compare`, `convert`, `fp8`, `video`,
 //!   `uncommon`, `special`: what registers hold.
 //! * `access`, `atomic`: memory. `rare`, `mbarrier`, `copy`, `tensor_copy`: clusters and asynchronous copies.
+//! * `system`: functions that the system brings.
 //! * `check`: what programs do wrong without a fault, found where they ask for it. `line_table`: where the code came from.
 
 mod access;
@@ -39,6 +40,7 @@ mod rare;
 mod soft;
 mod special;
 mod spin;
+mod system;
 mod tensor_copy;
 pub(crate) mod tensor_map;
 #[cfg(test)]
@@ -49,5 +51,5 @@ mod warp;
 
 pub(crate) use check::{Finding, FindingKind};
 pub(crate) use cluster::Cluster;
-pub(crate) use decode::{decode, decode_checked};
+pub(crate) use decode::{DecodeError, decode, decode_checked};
 pub(crate) use program::{Image, Kernel};

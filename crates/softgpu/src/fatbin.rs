@@ -1,8 +1,10 @@
 //! PTX out of the containers that it comes in.
 
 use crate::boundary::{Outcome, log};
+use crate::module::ARCHITECTURE;
 use core::ffi::CStr;
 use detshare_cuda::types::CUresult;
+use std::io::Read;
 
 /// What the compiler puts into a program: magic, version, and a pointer to the fat binary.
 const WRAPPER: u32 = 0x4662_43b1;
@@ -11,8 +13,13 @@ const FAT_BINARY: u32 = 0xba55_ed50;
 const LINKED: &[u8; 16] = b"detshare linked\0";
 const ELF: &[u8; 4] = b"\x7fELF";
 const KIND_PTX: u16 = 1;
-/// Flags of an entry whose payload is compressed.
-const COMPRESSED: u64 = 0x2000 | 0x8000;
+/// Flags of an entry whose payload is compressed, by LZ4 and by zstd,
+const LZ4: u64 = 0x2000;
+const ZSTD: u64 = 0x8000;
+/// and of one for exactly its architecture, as `sm_90a` is.
+const EXACT: u64 = 0x10_0000;
+/// More text than any compiler writes: what a broken header says is no way to ask for memory.
+const MOST_TEXT: u64 = 1 << 30;
 
 /// Reads numbers out of the program's memory, one behind the other.
 struct Cursor(*const u8);
@@ -135,14 +142,81 @@ unsafe fn linked(image: *const u8) -> Outcome<Vec<String>> {
     Ok(texts)
 }
 
-/// Header: magic at 0, version at 4, size of the header at 6, of all entries at 8. Entry: kind at 0, size of its
-/// header at 4, of its payload at 8, architecture at 28, flags at 40.
+/// An entry of a fat binary. Kind at 0, size of its header at 4, of its payload at 8, of what is compressed in that at
+/// 16, architecture at 28, flags at 40, size when it is not compressed at 56.
+struct Entry<'a> {
+    header: &'a [u8],
+    payload: &'a [u8],
+}
+
+impl<'a> Entry<'a> {
+    const HEADER: usize = 64;
+
+    /// The first entry of the bytes, and what is behind it; None at their end.
+    fn first(bytes: &'a [u8]) -> Outcome<Option<(Self, &'a [u8])>> {
+        let broken = CUresult::CUDA_ERROR_INVALID_IMAGE;
+        let Some(header) = bytes.get(..Self::HEADER) else { return Ok(None) };
+        let payload_size = usize::try_from(long(header, 8)).map_err(|_| broken)?;
+        let begin = word(header, 4) as usize;
+        let end = begin.checked_add(payload_size).filter(|end| *end > 0).ok_or(broken)?;
+        let payload = bytes.get(begin..end).ok_or(broken)?;
+        Ok(Some((Self { header, payload }, &bytes[end..])))
+    }
+
+    fn flags(&self) -> u64 {
+        long(self.header, 40)
+    }
+
+    /// How well its PTX suits the device, more being better; None for what it cannot run.
+    fn suits(&self) -> Option<(u32, bool)> {
+        let (architecture, exact) = (word(self.header, 28), self.flags() & EXACT != 0);
+        let runs = if exact { architecture == ARCHITECTURE } else { architecture <= ARCHITECTURE };
+        (half(self.header, 0) == KIND_PTX && runs).then_some((architecture, exact))
+    }
+
+    /// Its PTX.
+    fn text(&self) -> Outcome<String> {
+        let unpacked;
+        let bytes = if self.flags() & (LZ4 | ZSTD) == 0 {
+            self.payload
+        } else {
+            unpacked = self.unpack().ok_or(CUresult::CUDA_ERROR_INVALID_IMAGE)?;
+            &unpacked
+        };
+        let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+        Ok(String::from_utf8_lossy(text).into_owned())
+    }
+
+    /// None where it is not what its header says.
+    fn unpack(&self) -> Option<Vec<u8>> {
+        let size = long(self.header, 56);
+        let packed = self.payload.get(..word(self.header, 16) as usize)?;
+        if size > MOST_TEXT {
+            return None;
+        }
+        let unpacked = if self.flags() & LZ4 != 0 {
+            let mut unpacked = vec![0; usize::try_from(size).ok()?];
+            let length = lz4_flex::block::decompress_into(packed, &mut unpacked).ok()?;
+            unpacked.truncate(length);
+            unpacked
+        } else {
+            let mut unpacked = Vec::new();
+            let decoder = ruzstd::decoding::StreamingDecoder::new(packed).ok()?;
+            // One more than there should be, so that too much is noticed.
+            decoder.take(size + 1).read_to_end(&mut unpacked).ok()?;
+            unpacked
+        };
+        (unpacked.len() as u64 == size).then_some(unpacked)
+    }
+}
+
+/// Header: magic at 0, version at 4, size of the header at 6, of all entries at 8. The PTX for the device's own
+/// architecture is best, then that for the one closest before it.
 ///
 /// # Safety
 /// `image` is NULL or a fat binary.
 unsafe fn fat_binary(image: *const u8) -> Outcome<Vec<String>> {
     const HEADER: usize = 16;
-    const ENTRY_HEADER: usize = 64;
     if image.is_null() {
         return Err(CUresult::CUDA_ERROR_INVALID_IMAGE);
     }
@@ -154,31 +228,19 @@ unsafe fn fat_binary(image: *const u8) -> Outcome<Vec<String>> {
     unsafe { cursor.take(usize::from(half(header, 6)).saturating_sub(HEADER)) };
     // SAFETY: the header says how much follows.
     let mut rest = unsafe { cursor.take(entries_size) };
-    let mut best: Option<(u32, String)> = None;
-    let mut compressed = false;
-    while let Some(entry) = rest.get(..ENTRY_HEADER) {
-        let payload_size = usize::try_from(long(entry, 8)).map_err(|_| CUresult::CUDA_ERROR_INVALID_IMAGE)?;
-        let begin = word(entry, 4) as usize;
-        let end = begin.checked_add(payload_size).filter(|end| *end > 0).ok_or(CUresult::CUDA_ERROR_INVALID_IMAGE)?;
-        let payload = rest.get(begin..end).ok_or(CUresult::CUDA_ERROR_INVALID_IMAGE)?;
-        if half(entry, 0) == KIND_PTX {
-            if long(entry, 40) & COMPRESSED != 0 {
-                compressed = true;
-            } else if best.as_ref().is_none_or(|(architecture, _)| word(entry, 28) > *architecture) {
-                let text = payload.split(|byte| *byte == 0).next().unwrap_or_default();
-                best = Some((word(entry, 28), String::from_utf8_lossy(text).into_owned()));
-            }
+    let mut best: Option<Entry<'_>> = None;
+    while let Some((entry, behind)) = Entry::first(rest)? {
+        let better = best.as_ref().is_none_or(|best| entry.suits() > best.suits());
+        if entry.suits().is_some() && better {
+            best = Some(entry);
         }
-        rest = &rest[end..];
+        rest = behind;
     }
-    match best {
-        Some((_, text)) => Ok(vec![text]),
-        None => {
-            let reason = if compressed { "only compressed PTX: build with --no-compress" } else { "no PTX" };
-            log(format_args!("a fat binary with {reason}"));
-            Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU)
-        }
-    }
+    let Some(best) = best else {
+        log(format_args!("a fat binary without PTX for compute capability 9.0 or less"));
+        return Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU);
+    };
+    Ok(vec![best.text()?])
 }
 
 #[cfg(test)]
@@ -226,13 +288,68 @@ mod tests {
     }
 
     #[test]
+    fn ptx_for_a_newer_device_is_passed_over() {
+        let for_100 = entry(1, 100, 0, b".version 9.0");
+        let image = fat(&[for_100.clone(), entry(1, 75, 0, b".version 7.5"), entry(1, 80, 0, b".version 7.8")]);
+        assert_eq!(read(&image), Ok(vec![".version 7.8".to_string()]));
+        assert_eq!(read(&fat(&[for_100])), Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU));
+        let exact = [entry(1, 90, 0x11, b"any"), entry(1, 90, EXACT, b"sm_90a"), entry(1, 80, EXACT, b"sm_80a")];
+        assert_eq!(read(&fat(&exact)), Ok(vec!["sm_90a".to_string()]));
+    }
+
+    #[test]
     fn without_readable_ptx_there_is_no_binary() {
         assert_eq!(read(&fat(&[])), Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU));
-        assert_eq!(read(&fat(&[entry(1, 90, 0x2000, b"packed")])), Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU));
         let mut cut = fat(&[entry(1, 90, 0, b".version 8.0")]);
         let size = cut.len();
         cut[16 + 8..16 + 16].copy_from_slice(&(size as u64).to_le_bytes());
         assert_eq!(read(&cut), Err(CUresult::CUDA_ERROR_INVALID_IMAGE));
+    }
+
+    /// An entry that says what it holds when it is unpacked.
+    fn packed(flags: u64, payload: &[u8], size: u64) -> Vec<u8> {
+        let mut bytes = entry(1, 90, flags, payload);
+        bytes[16..20].copy_from_slice(&u32::try_from(payload.len()).expect("small").to_le_bytes());
+        bytes[56..64].copy_from_slice(&size.to_le_bytes());
+        bytes
+    }
+
+    /// `.version 8.0\n` eight times, as `zstd` packs it.
+    const ZSTD_TEXT: &[u8] = &[
+        0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x68, 0xad, 0x00, 0x00, 0x70, 0x2e, 0x76, 0x65, 0x72, 0x73, 0x69, 0x6f, 0x6e,
+        0x20, 0x38, 0x2e, 0x30, 0x0a, 0x2e, 0x01, 0x00, 0x07, 0xd3, 0x54, 0x02,
+    ];
+
+    #[test]
+    fn packed_ptx_is_unpacked() {
+        let text = ".version 8.0\n".repeat(8);
+        // 13 bytes as they are, 86 bytes from 13 back, five bytes as they are.
+        let mut lz4 = vec![0xdf];
+        lz4.extend(b".version 8.0\n");
+        lz4.extend([13, 0, 86 - 19]);
+        lz4.push(0x50);
+        lz4.extend(b" 8.0\n");
+        assert_eq!(read(&fat(&[packed(LZ4, &lz4, 104)])), Ok(vec![text.clone()]));
+        assert_eq!(read(&fat(&[packed(ZSTD, ZSTD_TEXT, 104)])), Ok(vec![text]));
+    }
+
+    #[test]
+    fn broken_packing_is_an_invalid_image() {
+        let invalid = Err(CUresult::CUDA_ERROR_INVALID_IMAGE);
+        for flags in [LZ4, ZSTD] {
+            assert_eq!(read(&fat(&[packed(flags, b"nothing of the kind", 100)])), invalid);
+            assert_eq!(read(&fat(&[packed(flags, b"", 100)])), invalid);
+            assert_eq!(read(&fat(&[packed(flags, ZSTD_TEXT, u64::MAX)])), invalid);
+            for size in [0, 1, 103, 105, 1 << 20] {
+                assert_eq!(read(&fat(&[packed(flags, ZSTD_TEXT, size)])), invalid);
+            }
+            for cut in 0..ZSTD_TEXT.len() {
+                assert_eq!(read(&fat(&[packed(flags, &ZSTD_TEXT[..cut], 104)])), invalid);
+            }
+        }
+        let mut too_long = packed(ZSTD, ZSTD_TEXT, 104);
+        too_long[16..20].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(read(&fat(&[too_long])), invalid);
     }
 
     #[test]

@@ -39,6 +39,11 @@ impl<T> Table<T> {
         self.0.read().expect("no panic while it is held").get(&handle).cloned()
     }
 
+    /// Removes all but these.
+    pub(crate) fn retain(&self, keep: impl Fn(&T) -> bool) {
+        self.0.write().expect("no panic while it is held").retain(|_, object| keep(object));
+    }
+
     pub(crate) fn remove(&self, handle: usize) -> Option<Arc<T>> {
         self.0.write().expect("no panic while it is held").remove(&handle)
     }

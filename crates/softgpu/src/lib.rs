@@ -13,16 +13,19 @@
 //!   streams, events and the legacy stream's implicit order are nothing but such dependencies.
 //! * `check`: what kernels were found to do wrong, told once.
 //! * `exec`: kernels, decoded once from PTX and run a warp at a time.
+//! * `system`: what kernels ask for while they run: printing, memory, values for graphs.
 //! * `memory`: device memory. Device addresses are host addresses of one large reserved range.
 //! * `sm`: the device's SMs, in memory that all processes of the user share, each busy for the modelled time of
 //!   the blocks that run on it.
 //!
-//! Environment: `DETSHARE_SOFTGPU_SMS` (132), `DETSHARE_SOFTGPU_MEMORY` (bytes, or with `MiB`/`GiB`; 139 GiB),
+//! Environment: `DETSHARE_SOFTGPU_DEVICES` (1, at most 8), each with `DETSHARE_SOFTGPU_SMS` (132) and
+//! `DETSHARE_SOFTGPU_MEMORY` (bytes, or with `MiB`/`GiB`; 139 GiB),
 //! `DETSHARE_SOFTGPU_SPEED` (1: as fast as the model of an H200; 0.001 makes a microsecond a millisecond),
 //! `DETSHARE_LOG`, and for the checker `DETSHARE_SOFTGPU_CHECK`, `DETSHARE_SOFTGPU_CHECK_LIMIT` and
 //! `DETSHARE_SOFTGPU_CHECK_EXIT` (`check`).
 
 mod api;
+mod array;
 mod boundary;
 mod check;
 mod context;
@@ -37,8 +40,10 @@ mod handle;
 mod memory;
 mod module;
 mod operation;
+mod pool;
 mod sm;
 mod stream;
+mod system;
 pub mod unsupported;
 
 pub use exports::SUPPORTED;

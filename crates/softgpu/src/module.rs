@@ -3,10 +3,11 @@
 use crate::boundary::{Outcome, log};
 use crate::context::Context;
 use crate::exec::interface::Global;
-use crate::exec::{self, Image, Kernel};
+use crate::exec::{self, DecodeError, Image, Kernel};
 use crate::handle::{self, Table};
 use crate::{fatbin, memory};
 use core::ffi::c_void;
+use core::fmt::Write;
 use detshare_cuda::types::{CUfunction, CUresult};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -18,7 +19,7 @@ pub(crate) static FUNCTIONS: Table<Function> = Table::new();
 const NEWEST_PTX: (u32, u32) = (9, 0);
 
 /// What the device can run, as in `sm_90`.
-const ARCHITECTURE: u32 = 90;
+pub(crate) const ARCHITECTURE: u32 = 90;
 
 /// The number in `sm_90a`; None for words such as `debug`.
 fn architecture(target: &str) -> Option<u32> {
@@ -65,33 +66,81 @@ impl Attributes {
     }
 }
 
+/// What a program finds in its log, in the manner of `ptxas`.
+fn complaint(line: Option<u32>, reason: &str) -> String {
+    match line {
+        Some(line) => {
+            let aborted = "ptxas fatal   : Ptx assembly aborted due to errors\n";
+            format!("ptxas application ptx input, line {line}; error   : {reason}\n{aborted}")
+        }
+        None => format!("ptxas fatal   : {reason}\n"),
+    }
+}
+
+/// Reads one PTX text. The error has words for the program's log buffer.
+pub(crate) fn parse(source: &str) -> Result<detshare_ptx::ast::Module, (CUresult, String)> {
+    if !source.contains(".version") {
+        let words = complaint(None, "neither PTX nor a container of it");
+        return Err((CUresult::CUDA_ERROR_INVALID_IMAGE, words));
+    }
+    let module = detshare_ptx::parse(source).map_err(|error| {
+        log(format_args!("broken PTX: {error}"));
+        (CUresult::CUDA_ERROR_INVALID_PTX, complaint(Some(error.line), &error.kind.to_string()))
+    })?;
+    if module.version > NEWEST_PTX {
+        let ((major, minor), newest) = (module.version, NEWEST_PTX);
+        let reason = format!("Unsupported .version {major}.{minor}; current version is '{}.{}'", newest.0, newest.1);
+        return Err((CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION, complaint(None, &reason)));
+    }
+    if module.targets.iter().any(|target| architecture(target) > Some(ARCHITECTURE)) {
+        let reason = format!("{} is not for compute capability 9.0", module.targets.join(", "));
+        return Err((CUresult::CUDA_ERROR_INVALID_PTX, complaint(None, &reason)));
+    }
+    Ok(module)
+}
+
+impl AsRef<Module> for Module {
+    fn as_ref(&self) -> &Module {
+        self
+    }
+}
+
 impl Module {
+    /// What its kernels need, in the manner of `ptxas`.
+    pub(crate) fn summary(&self) -> String {
+        let global: u64 = self.image.globals.values().map(|global| global.size).sum();
+        let mut text = format!("ptxas info    : {global} bytes gmem\n");
+        for name in self.kernel_names() {
+            let Some(kernel) = self.image.kernels.get(name) else { continue };
+            let properties = &kernel.properties;
+            let (registers, shared, constant) =
+                (properties.registers, properties.shared_bytes, properties.parameter_bytes);
+            // A string takes any text.
+            let _ = write!(
+                text,
+                "ptxas info    : Compiling entry function '{name}' for 'sm_{ARCHITECTURE}'\n\
+                 ptxas info    : Function properties for {name}\n    \
+                 {} bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n\
+                 ptxas info    : Used {registers} registers, {shared} bytes smem, {constant} bytes cmem[0]\n",
+                properties.local_bytes
+            );
+        }
+        text
+    }
+
     /// Loads one or more PTX texts as one module. The error has words for the program's log buffer.
     pub(crate) fn load(sources: &[String], context: Option<Arc<Context>>) -> Result<Arc<Self>, (CUresult, String)> {
         let mut parsed = Vec::new();
         for source in sources {
-            if !source.contains(".version") {
-                return Err((CUresult::CUDA_ERROR_INVALID_IMAGE, "neither PTX nor a container of it".into()));
-            }
-            let module = detshare_ptx::parse(source).map_err(|error| {
-                log(format_args!("broken PTX: {error}"));
-                (CUresult::CUDA_ERROR_INVALID_PTX, format!("ptxas error: {error}"))
-            })?;
-            if module.version > NEWEST_PTX {
-                let words = format!("PTX version {:?} is newer than {NEWEST_PTX:?}", module.version);
-                return Err((CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION, words));
-            }
-            if module.targets.iter().any(|target| architecture(target) > Some(ARCHITECTURE)) {
-                let words = format!("{} is not for compute capability 9.0", module.targets.join(", "));
-                return Err((CUresult::CUDA_ERROR_INVALID_PTX, words));
-            }
-            parsed.push((module, source.as_str()));
+            parsed.push((parse(source)?, source.as_str()));
         }
         let mut allocations = Vec::new();
         let mut out_of_memory = false;
         let decode = if crate::device::settings().check.is_some() { exec::decode_checked } else { exec::decode };
         let decoded = decode(&parsed, &mut |placement| {
-            let address = memory::allocate(placement.size.max(placement.align));
+            // A library's variables are those of all devices.
+            let allocate = if context.is_some() { memory::allocate } else { memory::allocate_for_all };
+            let address = allocate(placement.size.max(placement.align));
             if address.is_none() {
                 log(format_args!("no device memory for {} ({} bytes)", placement.name, placement.size));
                 out_of_memory = true;
@@ -108,9 +157,12 @@ impl Module {
                 memory::free(*address);
             }
             log(format_args!("PTX that cannot be loaded: {error}"));
-            let code =
-                if out_of_memory { CUresult::CUDA_ERROR_OUT_OF_MEMORY } else { CUresult::CUDA_ERROR_INVALID_PTX };
-            (code, format!("ptxas error: {error}"))
+            let code = match error {
+                _ if out_of_memory => CUresult::CUDA_ERROR_OUT_OF_MEMORY,
+                DecodeError::NotSupported { .. } => CUresult::CUDA_ERROR_NOT_SUPPORTED,
+                _ => CUresult::CUDA_ERROR_INVALID_PTX,
+            };
+            (code, complaint(error.line(), &error.reason()))
         })?;
         let module = Arc::new(Self { handle: handle::new(), context, image, functions: Mutex::default(), allocations });
         MODULES.insert(module.handle, Arc::clone(&module));

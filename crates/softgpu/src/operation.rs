@@ -8,7 +8,8 @@ use crate::module::Function;
 use crate::sm::Lane;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use detshare_cuda::types::{CUresult, CUstream};
+use detshare_cuda::types::{CUlaunchAttributeID, CUresult, CUstream};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -25,6 +26,8 @@ pub(crate) enum Operation {
     Memory(Vec<MemoryOperation>),
     Semaphores(Vec<SemaphoreUse>),
     Free(u64),
+    /// Gives up what is in these parts of managed memory: address and bytes.
+    Discard(Vec<(u64, u64)>),
 }
 
 /// The context that a kernel runs in: that of its stream, or of the stream that it was captured in, or the one that
@@ -48,6 +51,18 @@ pub(crate) struct KernelLaunch {
     pub(crate) shape: Arc<Shape>,
     pub(crate) bound: Bound,
     pub(crate) priority: Option<i32>,
+    pub(crate) attributes: Attributes,
+}
+
+/// Values of launch attributes, as bytes.
+pub(crate) type Attributes = BTreeMap<u32, [u8; 64]>;
+
+impl KernelLaunch {
+    /// Whether it asks to begin before the kernel before it in its stream is over.
+    pub(crate) fn may_begin_early(&self) -> bool {
+        let attribute = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        self.attributes.get(&attribute.0).is_some_and(|value| value[..4] != [0; 4])
+    }
 }
 
 /// Rows of bytes from one place to another. Device addresses are host addresses, so the places are alike.
@@ -108,9 +123,11 @@ pub(crate) enum MemoryOperation {
 
 /// What is done to a semaphore of others: an `eventfd` that does not block.
 #[derive(Clone, Debug)]
-pub(crate) enum SemaphoreUse {
-    Signal(Arc<File>),
-    Wait(Arc<File>),
+pub(crate) struct SemaphoreUse {
+    pub(crate) handle: usize,
+    pub(crate) file: Arc<File>,
+    /// Waits for it instead of signalling it.
+    pub(crate) waits: bool,
 }
 
 /// What a wait waits for.
@@ -156,6 +173,9 @@ impl Operation {
             Self::Free(address) => Work::Quick(Box::new(move || {
                 memory::free(address);
             })),
+            Self::Discard(parts) => Work::Quick(Box::new(move || {
+                parts.into_iter().for_each(|(address, bytes)| memory::managed::discard(address, bytes));
+            })),
         }
     }
 }
@@ -177,10 +197,8 @@ fn one_after_another<T: Send + 'static>(all: Vec<T>, run: fn(&T) -> bool) -> Wor
 impl SemaphoreUse {
     /// Does it; false if it has to wait.
     fn run(&self) -> bool {
-        match self {
-            Self::Signal(file) => (&**file).write_all(&1_u64.to_ne_bytes()).is_ok(),
-            Self::Wait(file) => (&**file).read_exact(&mut [0; 8]).is_ok(),
-        }
+        let mut file = &*self.file;
+        if self.waits { file.read_exact(&mut [0; 8]).is_ok() } else { file.write_all(&1_u64.to_ne_bytes()).is_ok() }
     }
 }
 
@@ -191,12 +209,23 @@ impl Copy {
         Self { from: place(from), to: place(to), width: bytes, height: 1, depth: 1, snapshot: None }
     }
 
+    /// Copies what is read aside: the program may change it before the copy is done.
+    pub(crate) fn take_aside(&mut self) {
+        let mut bytes = Vec::with_capacity(self.width * self.height * self.depth);
+        for (slice, row) in (0..self.depth).flat_map(|slice| (0..self.height).map(move |row| (slice, row))) {
+            let address = self.from.address + (slice * self.from.slice + row * self.from.pitch) as u64;
+            // SAFETY: what the program has promised can be read, row by row.
+            bytes.extend_from_slice(unsafe { core::slice::from_raw_parts(pointer::<u8>(address), self.width) });
+        }
+        self.snapshot = Some(Arc::from(bytes));
+    }
+
     fn run(&self) {
         for (slice, row) in (0..self.depth).flat_map(|slice| (0..self.height).map(move |row| (slice, row))) {
             let offset = |place: &Place| (slice * place.slice + row * place.pitch) as u64;
             let to = pointer::<u8>(self.to.address + offset(&self.to));
             let from = match &self.snapshot {
-                Some(bytes) => bytes[row * self.width..].as_ptr(),
+                Some(bytes) => bytes[(slice * self.height + row) * self.width..].as_ptr(),
                 None => pointer::<u8>(self.from.address + offset(&self.from)).cast_const(),
             };
             // SAFETY: checked when the copy was asked for; `copy` takes overlapping places too.

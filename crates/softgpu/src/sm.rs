@@ -1,4 +1,4 @@
-//! The device's SMs, shared by all processes of the user.
+//! The devices' SMs, shared by all processes of the user.
 //!
 //! For each SM a word in shared memory says until when it is busy. A block takes the SM of its lane that is free
 //! first, for its modelled time. Two processes on the same SMs therefore slow each other down, on disjoint ones
@@ -7,10 +7,12 @@
 use crate::boundary::log;
 use crate::device::settings;
 use crate::engine::now;
+use crate::memory::MOST_DEVICES;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::ffi::CString;
 use std::sync::OnceLock;
 
+/// The SMs of one device, in shared memory.
 const MOST_SMS: usize = 1024;
 /// Four warp instructions a cycle at 1.98 GHz.
 const NS_PER_WARP_INSTRUCTION: f64 = 0.126;
@@ -38,17 +40,18 @@ pub(crate) fn modelled_ns(warp_instructions: u64) -> u64 {
 /// A set of SMs.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Lane {
+    pub(crate) device: usize,
     sms: Vec<u32>,
 }
 
 impl Lane {
-    /// Every SM of the device.
-    pub(crate) fn full() -> Self {
-        Self { sms: (0..settings().sms).collect() }
+    /// Every SM of a device.
+    pub(crate) fn full(device: usize) -> Self {
+        Self { device, sms: (0..settings().sms).collect() }
     }
 
-    pub(crate) fn of(sms: Vec<u32>) -> Self {
-        Self { sms }
+    pub(crate) fn of(device: usize, sms: Vec<u32>) -> Self {
+        Self { device, sms }
     }
 
     pub(crate) fn sms(&self) -> &[u32] {
@@ -80,7 +83,7 @@ impl Lane {
         let all = shared();
         self.sms
             .iter()
-            .filter_map(|sm| all.get(*sm as usize))
+            .filter_map(|sm| all.get(self.device * MOST_SMS + *sm as usize))
             .map(|sm| (effective(sm, sm.busy_until.load(Ordering::Relaxed)), sm))
             .min_by_key(|(until, _)| *until)
     }
@@ -92,27 +95,27 @@ fn effective(sm: &Sm, until: u64) -> u64 {
     if owner == std::process::id() || owner == 0 || until <= now() || is_alive(owner) { until } else { 0 }
 }
 
-fn is_alive(process: u32) -> bool {
+pub(crate) fn is_alive(process: u32) -> bool {
     let Ok(process) = libc::pid_t::try_from(process) else { return false };
     // SAFETY: signal 0 only asks whether there is such a process.
     let answer = unsafe { libc::kill(process, 0) };
     answer == 0 || std::io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
 }
 
-/// The SMs of the device: in shared memory, or private to this process where there is none.
+/// The SMs of all devices: in shared memory, or private to this process where there is none.
 fn shared() -> &'static [Sm] {
     static SHARED: OnceLock<&'static [Sm]> = OnceLock::new();
     SHARED.get_or_init(|| {
         map_shared().unwrap_or_else(|| {
             log(format_args!("no shared memory: other processes do not see this one's load"));
             let private = || Sm { busy_until: AtomicU64::new(0), owner: AtomicU32::new(0) };
-            Box::leak((0..MOST_SMS).map(|_| private()).collect())
+            Box::leak((0..MOST_SMS * MOST_DEVICES).map(|_| private()).collect())
         })
     })
 }
 
 /// Part of the name: processes with another layout of [`Sm`] do not meet.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 
 fn map_shared() -> Option<&'static [Sm]> {
     // SAFETY: takes nothing.
@@ -123,7 +126,7 @@ fn map_shared() -> Option<&'static [Sm]> {
     if file < 0 {
         return None;
     }
-    let size = MOST_SMS * size_of::<Sm>();
+    let size = MOST_SMS * MOST_DEVICES * size_of::<Sm>();
     // SAFETY: an open file; it only ever gets this size, so another process's part does not change.
     let sized = unsafe { libc::ftruncate(file, libc::off_t::try_from(size).ok()?) } == 0;
     let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -135,7 +138,7 @@ fn map_shared() -> Option<&'static [Sm]> {
         return None;
     }
     // SAFETY: mapped for good with that size, zeroed at first, and only accessed as atomics by all processes.
-    Some(unsafe { core::slice::from_raw_parts(mapped.cast::<Sm>(), MOST_SMS) })
+    Some(unsafe { core::slice::from_raw_parts(mapped.cast::<Sm>(), MOST_SMS * MOST_DEVICES) })
 }
 
 #[cfg(test)]
@@ -155,7 +158,7 @@ mod tests {
     }
 
     fn lane(sm: u32) -> Lane {
-        Lane::of(vec![number(sm)])
+        Lane::of(0, vec![number(sm)])
     }
 
     #[test]
@@ -168,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_lane_takes_the_sm_that_is_free_first() {
-        let both = Lane::of(vec![number(2), number(3)]);
+        let both = Lane::of(0, vec![number(2), number(3)]);
         let (first, second) = (both.occupy(SECOND), both.occupy(SECOND));
         assert!(second < first + SECOND, "the other SM was free");
         assert!(both.free_at() > now());

@@ -119,27 +119,7 @@ static REASONS: &[Reason] = &[
     ),
     ("No public header describes it.", &["cuMemGetAttribute", "cuMemGetAttribute_v2"]),
     ("Functions that kernels and the host share by address: PTX modules have none.", &["cuLibraryGetUnifiedFunction"]),
-    (
-        "Not written.",
-        &[
-            "cuArray*",
-            "cuMipmappedArray*",
-            "cuCtx*",
-            "cuDevice*",
-            "cuGraph*",
-            "cuGreenCtxGetId",
-            "cuIpc*",
-            "cuKernelSetCacheConfig",
-            "cuLibraryGetManaged",
-            "cuLink*",
-            "cuMem*",
-            "cuOccupancy*",
-            "cuProfiler*",
-            "cuStreamAttachMemAsync",
-            "cuTensorMap*",
-            "cuUserObject*",
-        ],
-    ),
+    ("Not written.", &["cuOccupancy*", "cuTensorMap*"]),
 ];
 
 /// Why the function is not there; None for one that has no entry.

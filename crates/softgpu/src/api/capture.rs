@@ -1,9 +1,8 @@
 //! Capture of streams into graphs.
 
-use super::{as_pointer, require};
+use super::{as_pointer, graph_edges, require};
 use crate::boundary::{Outcome, give, give_if_asked};
-use crate::graph;
-use crate::graph::capture;
+use crate::graph::{self, PLAIN, capture};
 use crate::stream::{self, Kind};
 use core::ffi::c_uint;
 use detshare_cuda::types::{
@@ -25,13 +24,15 @@ pub(crate) unsafe fn cuStreamBeginCaptureToGraph(
     stream: CUstream,
     graph: CUgraph,
     dependencies: *const CUgraphNode,
-    _edges: *const CUgraphEdgeData,
+    edges: *const CUgraphEdgeData,
     count: usize,
     mode: Mode,
 ) -> Outcome {
-    let stream = stream::find(stream)?;
-    let frontier = super::graph::handles(dependencies, count)?;
-    capture::begin(&stream, mode, Some((graph::find(graph)?, frontier)))
+    require(mode.0 <= Mode::CU_STREAM_CAPTURE_MODE_RELAXED.0)?;
+    let (stream, graph) = (stream::find(stream)?, graph::find(graph)?);
+    let frontier = graph_edges::dependencies(dependencies, edges, count)?;
+    require(frontier.iter().all(|(node, _)| graph.state().find(*node).is_some()))?;
+    capture::begin(&stream, mode, Some((graph, frontier)))
 }
 
 pub(crate) unsafe fn cuStreamEndCapture(stream: CUstream, captured: *mut CUgraph) -> Outcome {
@@ -63,8 +64,8 @@ fn status_of(invalid: Option<bool>) -> Status {
 }
 
 thread_local! {
-    /// What the last query on this thread returned a pointer to.
-    static FRONTIER: RefCell<Vec<CUgraphNode>> = const { RefCell::new(Vec::new()) };
+    /// What the last query on this thread returned pointers to.
+    static FRONTIER: RefCell<(Vec<CUgraphNode>, Vec<CUgraphEdgeData>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }
 
 pub(crate) unsafe fn cuStreamGetCaptureInfo_v3(
@@ -84,12 +85,17 @@ pub(crate) unsafe fn cuStreamGetCaptureInfo_v3(
     give_if_asked(id, part.capture.id);
     give_if_asked(graph, CUgraph(as_pointer(part.capture.graph.handle)));
     give_if_asked(count, part.frontier.len());
-    if !dependencies.is_null() {
-        FRONTIER.with_borrow_mut(|frontier| {
-            *frontier = part.frontier.iter().map(|node| CUgraphNode(as_pointer(*node))).collect();
-            dependencies.write(frontier.as_ptr());
-        });
+    let plain = part.frontier.iter().all(|(_, data)| *data == PLAIN);
+    if !dependencies.is_null() && edges.is_null() && !plain {
+        return Err(CUresult::CUDA_ERROR_LOSSY_QUERY);
     }
+    FRONTIER.with_borrow_mut(|(nodes, data)| {
+        *nodes = part.frontier.iter().map(|(node, _)| CUgraphNode(as_pointer(*node))).collect();
+        *data = part.frontier.iter().map(|(_, data)| *data).collect();
+        give_if_asked(dependencies, nodes.as_ptr());
+        // Where there is nothing special to any edge, there is no list of them.
+        give_if_asked(edges, if plain { core::ptr::null() } else { data.as_ptr() });
+    });
     Ok(())
 }
 
@@ -113,21 +119,23 @@ pub(crate) unsafe fn cuStreamGetCaptureInfo(stream: CUstream, status: *mut Statu
 pub(crate) unsafe fn cuStreamUpdateCaptureDependencies_v2(
     stream: CUstream,
     dependencies: *mut CUgraphNode,
-    _edges: *const CUgraphEdgeData,
+    edges: *const CUgraphEdgeData,
     count: usize,
     flags: c_uint,
 ) -> Outcome {
     const SET: c_uint = 1;
+    require(flags <= SET)?;
     let stream = stream::find(stream)?;
-    let nodes = super::graph::handles(dependencies, count)?;
+    let nodes = graph_edges::dependencies(dependencies, edges, count)?;
     let mut capturing = stream.capturing();
     let part = capturing.as_mut().ok_or(CUresult::CUDA_ERROR_ILLEGAL_STATE)?;
-    if flags & SET != 0 {
+    require(nodes.iter().all(|(node, _)| part.capture.graph.state().find(*node).is_some()))?;
+    if flags == SET {
         part.frontier.clear();
     }
-    for node in nodes {
-        if !part.frontier.contains(&node) {
-            part.frontier.push(node);
+    for (node, data) in nodes {
+        if !part.frontier.iter().any(|(known, _)| *known == node) {
+            part.frontier.push((node, data));
         }
     }
     Ok(())

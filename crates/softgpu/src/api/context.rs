@@ -1,16 +1,18 @@
 //! Contexts.
 
-use super::{as_pointer, device::only, require};
+use super::{as_pointer, device, device::number, require};
 use crate::boundary::{Outcome, give, give_if_asked};
 use crate::context::{self, Context, Kind};
 use crate::device::PRIORITIES;
 use crate::graph::capture;
 use crate::handle;
 use crate::sm::Lane;
+use crate::system::System;
 use core::ffi::{c_int, c_uint, c_ulonglong};
 use core::sync::atomic::Ordering;
 use detshare_cuda::types::{
-    CUcontext, CUctxCreateParams, CUdevice, CUdevice_v1, CUfunc_cache, CUlimit, CUresult, CUsharedconfig,
+    CUcontext, CUctxCreateParams, CUdevice, CUexecAffinityParam, CUexecAffinityType, CUfunc_cache, CUlimit, CUresult,
+    CUsharedconfig,
 };
 use std::sync::Arc;
 
@@ -32,12 +34,55 @@ pub(super) fn named_or_current(context: CUcontext) -> Outcome<Arc<Context>> {
 }
 
 pub(crate) unsafe fn cuCtxCreate_v2(context: *mut CUcontext, flags: c_uint, device: CUdevice) -> Outcome {
-    only(device)?;
+    let device = number(device)?;
     require(!context.is_null() && flags & !ALL_FLAGS == 0)?;
-    let created = Context::new(Kind::Created, flags, Arc::new(Lane::full()), Arc::default());
+    let created = Context::new(Kind::Created, flags, Arc::new(Lane::full(device)), Arc::default(), System::new());
     give(context, CUcontext(as_pointer(created.handle)))?;
     context::push(created);
     Ok(())
+}
+
+pub(crate) unsafe fn cuCtxCreate(context: *mut CUcontext, flags: c_uint, device: CUdevice) -> Outcome {
+    cuCtxCreate_v2(context, flags, device)
+}
+
+pub(crate) unsafe fn cuCtxCreate_v3(
+    context: *mut CUcontext,
+    _affinities: *mut CUexecAffinityParam,
+    count: c_int,
+    flags: c_uint,
+    device: CUdevice,
+) -> Outcome {
+    if count != 0 {
+        return Err(CUresult::CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY);
+    }
+    cuCtxCreate_v2(context, flags, device)
+}
+
+pub(crate) unsafe fn cuCtxGetExecAffinity(affinity: *mut CUexecAffinityParam, _kind: CUexecAffinityType) -> Outcome {
+    context::current()?;
+    require(!affinity.is_null())?;
+    Err(CUresult::CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY)
+}
+
+/// One more hold on the current context, which must be one that the program made.
+pub(crate) unsafe fn cuCtxAttach(context: *mut CUcontext, flags: c_uint) -> Outcome {
+    let current = context::current()?;
+    require(!context.is_null() && flags == 0)?;
+    if current.kind != Kind::Created {
+        return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
+    }
+    current.attached.fetch_add(1, Ordering::Relaxed);
+    give(context, CUcontext(as_pointer(current.handle)))
+}
+
+/// One hold less; the last one ends the context.
+pub(crate) unsafe fn cuCtxDetach(context: CUcontext) -> Outcome {
+    let found = context::find(context.0.addr())?;
+    if found.kind != Kind::Created || context::top().is_none_or(|top| top.handle != found.handle) {
+        return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
+    }
+    if found.attached.fetch_sub(1, Ordering::Relaxed) == 1 { cuCtxDestroy_v2(context) } else { Ok(()) }
 }
 
 pub(crate) unsafe fn cuCtxCreate_v4(
@@ -97,14 +142,12 @@ pub(crate) unsafe fn cuCtxGetCurrent(context: *mut CUcontext) -> Outcome {
     give(context, CUcontext(as_pointer(context::top().map_or(0, |top| top.handle))))
 }
 
-pub(crate) unsafe fn cuCtxGetDevice(device: *mut CUdevice) -> Outcome {
-    context::current()?;
-    give(device, CUdevice_v1(0))
+pub(crate) unsafe fn cuCtxGetDevice(place: *mut CUdevice) -> Outcome {
+    give(place, device::handle_of(context::current()?.device))
 }
 
-pub(crate) unsafe fn cuCtxGetDevice_v2(device: *mut CUdevice, context: CUcontext) -> Outcome {
-    named_or_current(context)?;
-    give(device, CUdevice_v1(0))
+pub(crate) unsafe fn cuCtxGetDevice_v2(place: *mut CUdevice, context: CUcontext) -> Outcome {
+    give(place, device::handle_of(named_or_current(context)?.device))
 }
 
 pub(crate) unsafe fn cuCtxGetFlags(flags: *mut c_uint) -> Outcome {
@@ -148,6 +191,7 @@ pub(crate) unsafe fn cuCtxSetLimit(limit: CUlimit, value: usize) -> Outcome {
     if !LIMITS.iter().any(|(known, _)| *known == limit) {
         return Err(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT);
     }
+    context.system.set_limit(limit, value)?;
     context.limits.lock().expect("no panic while it is held").insert(limit.0, value);
     Ok(())
 }

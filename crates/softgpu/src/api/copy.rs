@@ -1,6 +1,7 @@
 //! Copies.
 
 use super::require;
+use crate::array;
 use crate::boundary::Outcome;
 use crate::context;
 use crate::memory;
@@ -8,9 +9,8 @@ use crate::operation::{Copy, Operation, Place};
 use crate::stream;
 use core::ffi::c_void;
 use detshare_cuda::types::{
-    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUcontext, CUdeviceptr, CUmemcpyAttributes, CUmemorytype, CUresult, CUstream,
+    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUarray, CUcontext, CUdeviceptr, CUmemorytype, CUresult, CUstream,
 };
-use std::sync::Arc;
 
 /// Which side of a copy the driver must know.
 #[derive(Clone, Copy, PartialEq)]
@@ -22,56 +22,53 @@ pub(super) enum Side {
     Either,
 }
 
-/// Whether the bytes from that address on belong to one allocation.
-fn is_device(address: u64, bytes: u64) -> bool {
-    memory::device_range(address).is_some_and(|(start, size)| address - start + bytes <= size)
-}
-
 /// Whether the driver knows the address as the side that it should be.
 pub(super) fn check(address: u64, bytes: usize, side: Side) -> Outcome {
-    let bytes = bytes as u64;
+    let covers = || memory::covers(address, bytes as u64);
     require(match side {
         Side::Host => address != 0,
-        Side::Device => is_device(address, bytes) || memory::host_range(address).is_some(),
-        Side::Either => address != 0 && (memory::device_range(address).is_none() || is_device(address, bytes)),
+        Side::Device => covers(),
+        Side::Either => address != 0 && (memory::find(address).is_none() || covers()),
     })
 }
 
 fn is_pageable(address: u64) -> bool {
-    memory::device_range(address).is_none() && memory::host_range(address).is_none()
+    memory::find(address).is_none()
 }
 
 /// A copy that the program waits for.
-unsafe fn synchronous(default: CUstream, copy: Copy) -> Outcome {
+pub(super) unsafe fn synchronous(default: CUstream, copy: Copy) -> Outcome {
     context::healthy()?;
     crate::graph::capture::forbid_unsafe_call()?;
     stream::find(default)?.perform_and_wait(Operation::Copy(copy))
 }
 
+/// More of the program's memory than this is not copied aside: the program waits instead, as with a GPU.
+const MOST_ASIDE: usize = 16 << 20;
+
 /// A copy in a stream. The program may change pageable memory that is read as soon as the call returns, and
 /// expects pageable memory that is written to be written then.
-unsafe fn asynchronous(stream: CUstream, mut copy: Copy) -> Outcome {
+pub(super) unsafe fn asynchronous(stream: CUstream, copy: Copy) -> Outcome {
+    let aside = is_pageable(copy.from.address);
+    asynchronous_from(stream, copy, aside)
+}
+
+/// As above; with `aside` the program may change what is read when the call returns.
+pub(super) unsafe fn asynchronous_from(stream: CUstream, mut copy: Copy, aside: bool) -> Outcome {
     context::healthy()?;
     let stream = stream::find(stream)?;
     let captured = stream.capturing().is_some();
-    if !captured && is_pageable(copy.to.address) {
+    let bytes = copy.width * copy.height * copy.depth;
+    if !captured && (is_pageable(copy.to.address) || aside && bytes > MOST_ASIDE) {
         return stream.perform_and_wait(Operation::Copy(copy));
     }
-    if !captured && is_pageable(copy.from.address) && copy.depth == 1 {
-        let mut bytes = Vec::with_capacity(copy.width * copy.height);
-        for row in 0..copy.height {
-            let address = usize::try_from(copy.from.address).unwrap_or(0) + row * copy.from.pitch;
-            bytes.extend_from_slice(core::slice::from_raw_parts(
-                core::ptr::with_exposed_provenance::<u8>(address),
-                copy.width,
-            ));
-        }
-        copy.snapshot = Some(Arc::from(bytes));
+    if !captured && aside {
+        copy.take_aside();
     }
     stream.perform(Operation::Copy(copy))
 }
 
-fn linear(from: u64, from_side: Side, to: u64, to_side: Side, bytes: usize) -> Outcome<Copy> {
+pub(super) fn linear(from: u64, from_side: Side, to: u64, to_side: Side, bytes: usize) -> Outcome<Copy> {
     if bytes > 0 {
         check(from, bytes, from_side)?;
         check(to, bytes, to_side)?;
@@ -79,7 +76,7 @@ fn linear(from: u64, from_side: Side, to: u64, to_side: Side, bytes: usize) -> O
     Ok(Copy::linear(from, to, bytes))
 }
 
-fn host(pointer: *const c_void) -> u64 {
+pub(super) fn host(pointer: *const c_void) -> u64 {
     pointer.expose_provenance() as u64
 }
 
@@ -165,56 +162,92 @@ unsafe fn rectangle(copy: *const CUDA_MEMCPY2D) -> Outcome<Copy> {
     (volume.srcHost, volume.srcDevice, volume.srcPitch) = (it.srcHost, it.srcDevice, it.srcPitch);
     (volume.dstXInBytes, volume.dstY, volume.dstMemoryType) = (it.dstXInBytes, it.dstY, it.dstMemoryType);
     (volume.dstHost, volume.dstDevice, volume.dstPitch) = (it.dstHost, it.dstDevice, it.dstPitch);
+    (volume.srcArray, volume.dstArray) = (it.srcArray, it.dstArray);
     (volume.WidthInBytes, volume.Height, volume.Depth) = (it.WidthInBytes, it.Height, 1);
     box_copy(&volume)
 }
 
+/// One side of a copy in three dimensions, as the program describes it.
+struct Described {
+    kind: CUmemorytype,
+    host: u64,
+    device: u64,
+    array: CUarray,
+    /// Where in it the copy begins.
+    at: [usize; 3],
+    pitch: usize,
+    rows: usize,
+    level: usize,
+}
+
+impl Described {
+    /// Where the bytes lie, which must all be there.
+    fn place(&self, extent: [usize; 3]) -> Outcome<Place> {
+        let [x, y, z] = self.at;
+        let [width, height, depth] = extent;
+        let nothing = extent.contains(&0);
+        let overflow = CUresult::CUDA_ERROR_INVALID_VALUE;
+        let (base, side) = match self.kind {
+            CUmemorytype::CU_MEMORYTYPE_HOST => (self.host, Side::Host),
+            CUmemorytype::CU_MEMORYTYPE_DEVICE => (self.device, Side::Device),
+            CUmemorytype::CU_MEMORYTYPE_UNIFIED => (self.device, Side::Either),
+            CUmemorytype::CU_MEMORYTYPE_ARRAY => return self.place_in_array(extent),
+            _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        };
+        let end = x.checked_add(width).ok_or(overflow)?;
+        let pitch = if self.pitch == 0 { end } else { self.pitch };
+        let rows = if self.rows == 0 { y.checked_add(height).ok_or(overflow)? } else { self.rows };
+        require(pitch >= end || height <= 1 && depth <= 1)?;
+        require(rows >= y.saturating_add(height) || depth <= 1)?;
+        let slice = pitch.checked_mul(rows).ok_or(overflow)?;
+        let offset =
+            |z: usize, y: usize, x: usize| z.checked_mul(slice)?.checked_add(y.checked_mul(pitch)?)?.checked_add(x);
+        let first = offset(z, y, x).ok_or(overflow)?;
+        let address = base.checked_add(first as u64).ok_or(overflow)?;
+        if !nothing {
+            let bytes = offset(depth - 1, height - 1, width).ok_or(overflow)?;
+            check(address, bytes, side)?;
+        }
+        Ok(Place { address, pitch, slice })
+    }
+
+    fn place_in_array(&self, [width, height, depth]: [usize; 3]) -> Outcome<Place> {
+        let array = array::find(self.array)?;
+        let [x, y, z] = self.at;
+        let fits = |from: usize, count: usize, most: usize| from.checked_add(count).is_some_and(|end| end <= most);
+        require(self.level == 0 && fits(x, width, array.pitch))?;
+        require(fits(y, height, array.height) && fits(z, depth, array.depth))?;
+        let first = z * array.slice() + y * array.pitch + x;
+        Ok(Place { address: array.address + first as u64, pitch: array.pitch, slice: array.slice() })
+    }
+}
+
 /// The copy that a program describes in three dimensions.
 pub(super) fn box_copy(it: &CUDA_MEMCPY3D) -> Outcome<Copy> {
-    let place =
-        |kind, host_pointer: u64, device: CUdeviceptr, x: usize, y: usize, z: usize, pitch: usize, rows: usize| {
-            let base = match kind {
-                CUmemorytype::CU_MEMORYTYPE_HOST => host_pointer,
-                CUmemorytype::CU_MEMORYTYPE_DEVICE | CUmemorytype::CU_MEMORYTYPE_UNIFIED => device.0,
-                CUmemorytype::CU_MEMORYTYPE_ARRAY => return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
-                _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
-            };
-            let pitch = if pitch == 0 { it.WidthInBytes + x } else { pitch };
-            require(pitch >= it.WidthInBytes || it.Height <= 1)?;
-            let slice = pitch * if rows == 0 { it.Height } else { rows };
-            Ok(Place { address: base + (z * slice + y * pitch + x) as u64, pitch, slice })
-        };
-    let from = place(
-        it.srcMemoryType,
-        host(it.srcHost),
-        it.srcDevice,
-        it.srcXInBytes,
-        it.srcY,
-        it.srcZ,
-        it.srcPitch,
-        it.srcHeight,
-    )?;
-    let to = place(
-        it.dstMemoryType,
-        host(it.dstHost),
-        it.dstDevice,
-        it.dstXInBytes,
-        it.dstY,
-        it.dstZ,
-        it.dstPitch,
-        it.dstHeight,
-    )?;
-    if it.WidthInBytes > 0 && it.Height > 0 && it.Depth > 0 {
-        let side = |kind| match kind {
-            CUmemorytype::CU_MEMORYTYPE_HOST => Side::Host,
-            CUmemorytype::CU_MEMORYTYPE_DEVICE => Side::Device,
-            _ => Side::Either,
-        };
-        let extent = |place: &Place| (it.Depth - 1) * place.slice + (it.Height - 1) * place.pitch + it.WidthInBytes;
-        check(from.address, extent(&from), side(it.srcMemoryType))?;
-        check(to.address, extent(&to), side(it.dstMemoryType))?;
-    }
-    Ok(Copy { from, to, width: it.WidthInBytes, height: it.Height, depth: it.Depth, snapshot: None })
+    let from = Described {
+        kind: it.srcMemoryType,
+        host: host(it.srcHost),
+        device: it.srcDevice.0,
+        array: it.srcArray,
+        at: [it.srcXInBytes, it.srcY, it.srcZ],
+        pitch: it.srcPitch,
+        rows: it.srcHeight,
+        level: it.srcLOD,
+    };
+    let to = Described {
+        kind: it.dstMemoryType,
+        host: host(it.dstHost),
+        device: it.dstDevice.0,
+        array: it.dstArray,
+        at: [it.dstXInBytes, it.dstY, it.dstZ],
+        pitch: it.dstPitch,
+        rows: it.dstHeight,
+        level: it.dstLOD,
+    };
+    let extent = [it.WidthInBytes, it.Height, it.Depth];
+    let (from, to) = (from.place(extent)?, to.place(extent)?);
+    let [width, height, depth] = extent;
+    Ok(Copy { from, to, width, height, depth, snapshot: None })
 }
 
 pub(crate) unsafe fn cuMemcpy2D_v2(default: CUstream, copy: *const CUDA_MEMCPY2D) -> Outcome {
@@ -237,36 +270,4 @@ pub(crate) unsafe fn cuMemcpy3D_v2(default: CUstream, copy: *const CUDA_MEMCPY3D
 pub(crate) unsafe fn cuMemcpy3DAsync_v2(copy: *const CUDA_MEMCPY3D, stream: CUstream) -> Outcome {
     require(!copy.is_null())?;
     asynchronous(stream, box_copy(&*copy)?)
-}
-
-pub(crate) unsafe fn cuMemcpyBatchAsync(
-    to: *mut CUdeviceptr,
-    from: *mut CUdeviceptr,
-    sizes: *mut usize,
-    count: usize,
-    attributes: *mut CUmemcpyAttributes,
-    attribute_indices: *mut usize,
-    attribute_count: usize,
-    failed: *mut usize,
-    stream: CUstream,
-) -> Outcome {
-    crate::boundary::give_if_asked(failed, usize::MAX);
-    cuMemcpyBatchAsync_v2(to, from, sizes, count, attributes, attribute_indices, attribute_count, stream)
-}
-
-pub(crate) unsafe fn cuMemcpyBatchAsync_v2(
-    to: *mut CUdeviceptr,
-    from: *mut CUdeviceptr,
-    sizes: *mut usize,
-    count: usize,
-    _attributes: *mut CUmemcpyAttributes,
-    _attribute_indices: *mut usize,
-    _attribute_count: usize,
-    stream: CUstream,
-) -> Outcome {
-    require(count > 0 && !to.is_null() && !from.is_null() && !sizes.is_null())?;
-    for index in 0..count {
-        cuMemcpyAsync(*to.add(index), *from.add(index), *sizes.add(index), stream)?;
-    }
-    Ok(())
 }

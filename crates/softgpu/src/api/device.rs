@@ -1,17 +1,29 @@
-//! The device.
+//! The devices.
 
 use super::{require, text};
 use crate::boundary::{Outcome, give};
 use crate::context;
 use crate::device::{self, settings};
 use core::ffi::{c_char, c_int, c_uint};
-use detshare_cuda::types::{CUcontext, CUdevice, CUdevice_attribute, CUdevice_v1, CUdevprop, CUresult, CUuuid};
+use detshare_cuda::types::{
+    CUcontext, CUdevice, CUdevice_attribute, CUdevice_v1, CUdevprop, CUexecAffinityType, CUresult, CUuuid,
+};
 
-const PCI_BUS_ID: &str = "0000:53:00.0";
+/// The device's number, which counts from 0.
+pub(super) fn number(device: CUdevice) -> Outcome<usize> {
+    usize::try_from(device.0)
+        .ok()
+        .filter(|number| *number < settings().devices)
+        .ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)
+}
 
-/// The one device has the number 0.
-pub(super) fn only(device: CUdevice) -> Outcome {
-    if device.0 == 0 { Ok(()) } else { Err(CUresult::CUDA_ERROR_INVALID_DEVICE) }
+/// The handle of a device.
+pub(super) fn handle_of(number: usize) -> CUdevice {
+    CUdevice_v1(c_int::try_from(number).unwrap_or(c_int::MAX))
+}
+
+fn bus_id(number: usize) -> String {
+    format!("0000:{:02X}:00.0", device::bus(number))
 }
 
 /// Writes as much of a text as fits, with its terminator.
@@ -25,23 +37,23 @@ unsafe fn give_text(place: *mut c_char, room: c_int, text: &str) -> Outcome {
 }
 
 pub(crate) unsafe fn cuDeviceGet(device: *mut CUdevice, ordinal: c_int) -> Outcome {
-    only(CUdevice_v1(ordinal))?;
+    number(CUdevice_v1(ordinal))?;
     give(device, CUdevice_v1(ordinal))
 }
 
 pub(crate) unsafe fn cuDeviceGetCount(count: *mut c_int) -> Outcome {
-    give(count, 1)
+    give(count, handle_of(settings().devices).0)
 }
 
 pub(crate) unsafe fn cuDeviceGetName(name: *mut c_char, room: c_int, device: CUdevice) -> Outcome {
-    only(device)?;
+    number(device)?;
     give_text(name, room, device::NAME)
 }
 
 pub(crate) unsafe fn cuDeviceGetUuid(uuid: *mut CUuuid, device: CUdevice) -> Outcome {
-    only(device)?;
+    let device = number(device)?;
     #[allow(clippy::cast_possible_wrap, reason = "C's characters are bytes")]
-    give(uuid, CUuuid { bytes: device::UUID.map(|byte| byte as c_char) })
+    give(uuid, CUuuid { bytes: device::uuid(device).map(|byte| byte as c_char) })
 }
 
 pub(crate) unsafe fn cuDeviceGetUuid_v2(uuid: *mut CUuuid, device: CUdevice) -> Outcome {
@@ -49,7 +61,7 @@ pub(crate) unsafe fn cuDeviceGetUuid_v2(uuid: *mut CUuuid, device: CUdevice) -> 
 }
 
 pub(crate) unsafe fn cuDeviceTotalMem_v2(bytes: *mut usize, device: CUdevice) -> Outcome {
-    only(device)?;
+    number(device)?;
     give(bytes, usize::try_from(settings().memory).unwrap_or(usize::MAX))
 }
 
@@ -58,19 +70,19 @@ pub(crate) unsafe fn cuDeviceGetAttribute(
     attribute: CUdevice_attribute,
     device: CUdevice,
 ) -> Outcome {
-    only(device)?;
-    give(value, device::attribute(attribute).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?)
+    let device = number(device)?;
+    give(value, device::attribute(device, attribute).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?)
 }
 
 pub(crate) unsafe fn cuDeviceComputeCapability(major: *mut c_int, minor: *mut c_int, device: CUdevice) -> Outcome {
-    only(device)?;
+    number(device)?;
     give(major, 9)?;
     give(minor, 0)
 }
 
 pub(crate) unsafe fn cuDeviceGetProperties(properties: *mut CUdevprop, device: CUdevice) -> Outcome {
-    only(device)?;
-    let value = |attribute| device::attribute(attribute).unwrap_or(0);
+    let device = number(device)?;
+    let value = |attribute| device::attribute(device, attribute).unwrap_or(0);
     let signed = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
     let properties_now = CUdevprop {
         maxThreadsPerBlock: signed(device::MOST_THREADS_PER_BLOCK),
@@ -88,32 +100,24 @@ pub(crate) unsafe fn cuDeviceGetProperties(properties: *mut CUdevprop, device: C
 }
 
 pub(crate) unsafe fn cuDeviceGetPCIBusId(id: *mut c_char, room: c_int, device: CUdevice) -> Outcome {
-    only(device)?;
-    give_text(id, room, PCI_BUS_ID)
+    give_text(id, room, &bus_id(number(device)?))
 }
 
 pub(crate) unsafe fn cuDeviceGetByPCIBusId(device: *mut CUdevice, id: *const c_char) -> Outcome {
-    if !PCI_BUS_ID.contains(text(id)?) {
-        return Err(CUresult::CUDA_ERROR_INVALID_DEVICE);
-    }
-    give(device, CUdevice_v1(0))
-}
-
-pub(crate) unsafe fn cuDeviceCanAccessPeer(can: *mut c_int, device: CUdevice, peer: CUdevice) -> Outcome {
-    only(device)?;
-    only(peer)?;
-    give(can, 0)
+    let id = text(id)?.to_uppercase();
+    let is_meant = |number: &usize| !id.is_empty() && bus_id(*number).ends_with(&id);
+    let found = (0..settings().devices).find(is_meant).ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)?;
+    give(device, handle_of(found))
 }
 
 pub(crate) unsafe fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) -> Outcome {
-    only(device)?;
+    let device = number(device)?;
     require(!context.is_null())?;
-    give(context, CUcontext(super::as_pointer(context::retain_primary().handle)))
+    give(context, CUcontext(super::as_pointer(context::retain_primary(device).handle)))
 }
 
 pub(crate) unsafe fn cuDevicePrimaryCtxRelease(device: CUdevice) -> Outcome {
-    only(device)?;
-    context::release_primary()
+    context::release_primary(number(device)?)
 }
 
 pub(crate) unsafe fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) -> Outcome {
@@ -121,8 +125,7 @@ pub(crate) unsafe fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) -> Outcome {
 }
 
 pub(crate) unsafe fn cuDevicePrimaryCtxReset(device: CUdevice) -> Outcome {
-    only(device)?;
-    context::reset_primary()
+    context::reset_primary(number(device)?)
 }
 
 pub(crate) unsafe fn cuDevicePrimaryCtxReset_v2(device: CUdevice) -> Outcome {
@@ -130,9 +133,9 @@ pub(crate) unsafe fn cuDevicePrimaryCtxReset_v2(device: CUdevice) -> Outcome {
 }
 
 pub(crate) unsafe fn cuDevicePrimaryCtxSetFlags(device: CUdevice, flags: c_uint) -> Outcome {
-    only(device)?;
+    let device = number(device)?;
     require(flags & !super::context::ALL_FLAGS == 0)?;
-    context::set_primary_flags(flags);
+    context::set_primary_flags(device, flags);
     Ok(())
 }
 
@@ -141,8 +144,18 @@ pub(crate) unsafe fn cuDevicePrimaryCtxSetFlags_v2(device: CUdevice, flags: c_ui
 }
 
 pub(crate) unsafe fn cuDevicePrimaryCtxGetState(device: CUdevice, flags: *mut c_uint, active: *mut c_int) -> Outcome {
-    only(device)?;
-    let (flags_now, is_active) = context::primary_state();
+    let (flags_now, is_active) = context::primary_state(number(device)?);
     give(flags, flags_now)?;
     give(active, c_int::from(is_active))
+}
+
+/// Whole processes get their share of SMs from MPS, which is not here.
+pub(crate) unsafe fn cuDeviceGetExecAffinitySupport(
+    supported: *mut c_int,
+    kind: CUexecAffinityType,
+    device: CUdevice,
+) -> Outcome {
+    number(device)?;
+    require(kind == CUexecAffinityType::CU_EXEC_AFFINITY_TYPE_SM_COUNT)?;
+    give(supported, 0)
 }

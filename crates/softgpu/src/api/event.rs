@@ -2,8 +2,8 @@
 
 use super::{as_pointer, require};
 use crate::boundary::{Outcome, give};
-use crate::context;
-use crate::event::{self, DISABLE_TIMING, EVENTS, Event};
+use crate::context::{self, Context};
+use crate::event::{self, DISABLE_TIMING, EVENTS, Event, SharedPoint};
 use crate::graph::{Content, capture};
 use crate::handle;
 use crate::stream;
@@ -13,24 +13,31 @@ use std::sync::{Arc, Mutex};
 
 const ALL_FLAGS: c_uint = 7;
 /// `CU_EVENT_INTERPROCESS`, which asks for no timing too.
-const INTERPROCESS: c_uint = 4;
+pub(super) const INTERPROCESS: c_uint = 4;
 
 pub(crate) unsafe fn cuEventCreate(created: *mut CUevent, flags: c_uint) -> Outcome {
     let context = context::healthy()?;
     require(!created.is_null() && flags & !ALL_FLAGS == 0)?;
+    let mut shared = None;
     if flags & INTERPROCESS != 0 {
         require(flags & DISABLE_TIMING != 0)?;
-        return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+        shared = Some(SharedPoint::create().ok_or(CUresult::CUDA_ERROR_OUT_OF_MEMORY)?);
     }
+    give(created, insert(context, flags, shared))
+}
+
+/// A new event.
+pub(super) fn insert(context: Arc<Context>, flags: c_uint, shared: Option<SharedPoint>) -> CUevent {
     let event = Arc::new(Event {
         handle: handle::new(),
         context,
         flags,
         recorded: Mutex::default(),
+        shared: shared.map(Arc::new),
         captured: Mutex::default(),
     });
     EVENTS.insert(event.handle, Arc::clone(&event));
-    give(created, CUevent(as_pointer(event.handle)))
+    CUevent(as_pointer(event.handle))
 }
 
 pub(crate) unsafe fn cuEventDestroy_v2(event: CUevent) -> Outcome {
@@ -65,11 +72,7 @@ pub(crate) unsafe fn cuEventQuery(event: CUevent) -> Outcome {
     let event = event::find(event)?;
     event.forbid_if_captured()?;
     event.context.fate.check()?;
-    if event.done().is_none_or(|done| done.is_complete()) {
-        event.context.fate.check()
-    } else {
-        Err(CUresult::CUDA_ERROR_NOT_READY)
-    }
+    if event.is_complete() { event.context.fate.check() } else { Err(CUresult::CUDA_ERROR_NOT_READY) }
 }
 
 pub(crate) unsafe fn cuEventSynchronize(event: CUevent) -> Outcome {

@@ -46,19 +46,23 @@ pub(crate) unsafe fn cuDestroyExternalSemaphore(semaphore: CUexternalSemaphore) 
     SEMAPHORES.remove(semaphore.0.addr()).map(|_| ()).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
 }
 
-unsafe fn perform(
-    semaphores: *const CUexternalSemaphore,
-    count: c_uint,
-    stream: CUstream,
-    make: fn(Arc<File>) -> SemaphoreUse,
-) -> Outcome {
+unsafe fn perform(semaphores: *const CUexternalSemaphore, count: c_uint, stream: CUstream, waits: bool) -> Outcome {
     context::healthy()?;
+    stream::find(stream)?.perform(uses(semaphores, count, waits)?)
+}
+
+/// What is done with semaphores of the program's list.
+pub(super) unsafe fn uses(semaphores: *const CUexternalSemaphore, count: c_uint, waits: bool) -> Outcome<Operation> {
     require(!semaphores.is_null() && count > 0)?;
     let uses: Outcome<Vec<_>> = core::slice::from_raw_parts(semaphores, count as usize)
         .iter()
-        .map(|it| SEMAPHORES.get(it.0.addr()).map(make).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE))
+        .map(|it| {
+            let handle = it.0.addr();
+            let file = SEMAPHORES.get(handle).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
+            Ok(SemaphoreUse { handle, file, waits })
+        })
         .collect();
-    stream::find(stream)?.perform(Operation::Semaphores(uses?))
+    Ok(Operation::Semaphores(uses?))
 }
 
 pub(crate) unsafe fn cuSignalExternalSemaphoresAsync(
@@ -68,7 +72,7 @@ pub(crate) unsafe fn cuSignalExternalSemaphoresAsync(
     stream: CUstream,
 ) -> Outcome {
     require(!parameters.is_null())?;
-    perform(semaphores, count, stream, SemaphoreUse::Signal)
+    perform(semaphores, count, stream, false)
 }
 
 pub(crate) unsafe fn cuWaitExternalSemaphoresAsync(
@@ -78,5 +82,5 @@ pub(crate) unsafe fn cuWaitExternalSemaphoresAsync(
     stream: CUstream,
 ) -> Outcome {
     require(!parameters.is_null())?;
-    perform(semaphores, count, stream, SemaphoreUse::Wait)
+    perform(semaphores, count, stream, true)
 }

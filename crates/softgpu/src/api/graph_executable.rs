@@ -1,33 +1,49 @@
 //! Executable graphs.
 
-use super::graph::type_of;
-use super::graph_nodes::{content, copy_content, fill_content, host_content, kernel_content, newer};
+use super::graph_any::content;
+use super::graph_nodes::{copy_content, fill_content, host_content, kernel_content, newer};
+use super::graph_waits::{batch_content, signal_content, wait_content};
 use super::{as_pointer, require};
 use crate::boundary::{Outcome, give, give_if_asked};
 use crate::event;
 use crate::graph::capture;
-use crate::graph::executable::{self, EXECUTABLES, Executable};
+use crate::graph::executable::{self, EXECUTABLES, Executable, Refusal};
+use crate::graph::update::{Difference, type_of};
 use crate::graph::{self, Content};
 use crate::operation::Operation;
 use crate::stream;
 use core::ffi::{c_char, c_uint, c_ulonglong};
 use detshare_cuda::types::{
+    CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS, CUDA_EXT_SEM_WAIT_NODE_PARAMS,
     CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v1,
     CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUcontext, CUevent, CUgraph, CUgraphExec,
     CUgraphExecUpdateResult as UpdateResult, CUgraphExecUpdateResultInfo, CUgraphInstantiateResult, CUgraphNode,
-    CUgraphNodeParams, CUresult, CUstream, cuuint64_t,
+    CUgraphNodeParams, CUgraphNodeType, CUresult, CUstream, cuuint64_t,
 };
 
 const ALL_FLAGS: u64 = 0xf;
+
+/// Makes an executable; the second answer is for those who ask why not.
+unsafe fn instantiate(created: *mut CUgraphExec, graph: CUgraph, flags: u64) -> Outcome<Result<(), Refusal>> {
+    require(!created.is_null() && flags & !ALL_FLAGS == 0)?;
+    let graph = graph::find(graph)?;
+    // One that belongs to a node runs with the node.
+    require(!graph.is_owned())?;
+    Ok(match Executable::create(&graph, flags) {
+        Ok(executable) => {
+            created.write(CUgraphExec(as_pointer(executable.handle)));
+            Ok(())
+        }
+        Err(refusal) => Err(refusal),
+    })
+}
 
 pub(crate) unsafe fn cuGraphInstantiateWithFlags(
     created: *mut CUgraphExec,
     graph: CUgraph,
     flags: c_ulonglong,
 ) -> Outcome {
-    require(!created.is_null() && flags & !ALL_FLAGS == 0)?;
-    let executable = Executable::create(&graph::find(graph)?, flags)?;
-    give(created, CUgraphExec(as_pointer(executable.handle)))
+    instantiate(created, graph, flags)?.map_err(|refusal| refusal.code)
 }
 
 pub(crate) unsafe fn cuGraphInstantiate_v2(
@@ -37,11 +53,13 @@ pub(crate) unsafe fn cuGraphInstantiate_v2(
     log: *mut c_char,
     room: usize,
 ) -> Outcome {
-    give_if_asked(error_node, CUgraphNode(core::ptr::null_mut()));
+    let made = instantiate(created, graph, 0)?;
+    let node = made.as_ref().err().map_or(0, |refusal| refusal.node);
+    give_if_asked(error_node, CUgraphNode(as_pointer(node)));
     if room > 0 {
         give_if_asked(log, 0);
     }
-    cuGraphInstantiateWithFlags(created, graph, 0)
+    made.map_err(|refusal| refusal.code)
 }
 
 pub(crate) unsafe fn cuGraphInstantiate(
@@ -61,14 +79,20 @@ pub(crate) unsafe fn cuGraphInstantiateWithParams(
     parameters: *mut CUDA_GRAPH_INSTANTIATE_PARAMS,
 ) -> Outcome {
     require(!parameters.is_null())?;
-    let result = cuGraphInstantiateWithFlags(created, graph, (*parameters).flags);
-    (*parameters).hErrNode_out = CUgraphNode(core::ptr::null_mut());
-    (*parameters).result_out = if result.is_ok() {
-        CUgraphInstantiateResult::CUDA_GRAPH_INSTANTIATE_SUCCESS
-    } else {
-        CUgraphInstantiateResult::CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE
-    };
-    result
+    let none = CUgraphNode(core::ptr::null_mut());
+    (*parameters).hErrNode_out = none;
+    (*parameters).result_out = CUgraphInstantiateResult::CUDA_GRAPH_INSTANTIATE_ERROR;
+    match instantiate(created, graph, (*parameters).flags)? {
+        Ok(()) => {
+            (*parameters).result_out = CUgraphInstantiateResult::CUDA_GRAPH_INSTANTIATE_SUCCESS;
+            Ok(())
+        }
+        Err(refusal) => {
+            (*parameters).hErrNode_out = CUgraphNode(as_pointer(refusal.node));
+            (*parameters).result_out = refusal.result;
+            Err(refusal.code)
+        }
+    }
 }
 
 pub(crate) unsafe fn cuGraphExecDestroy(executable: CUgraphExec) -> Outcome {
@@ -92,8 +116,7 @@ pub(crate) unsafe fn cuGraphLaunch(executable: CUgraphExec, stream: CUstream) ->
     stream.context.fate.check()?;
     // The real driver refuses it too: a capture takes graphs as child nodes only.
     capture::forbid(&stream)?;
-    executable.launch(&stream);
-    Ok(())
+    executable.launch(&stream)
 }
 
 pub(crate) unsafe fn cuGraphExecUpdate_v2(
@@ -101,15 +124,17 @@ pub(crate) unsafe fn cuGraphExecUpdate_v2(
     graph: CUgraph,
     info: *mut CUgraphExecUpdateResultInfo,
 ) -> Outcome {
-    let result = executable::find(executable)?.update(&graph::find(graph)?)?;
-    let none = CUgraphNode(core::ptr::null_mut());
-    give_if_asked(info, CUgraphExecUpdateResultInfo { result, errorNode: none, errorFromNode: none });
-    if result == UpdateResult::CU_GRAPH_EXEC_UPDATE_SUCCESS {
-        Ok(())
-    } else {
-        Err(CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE)
-    }
+    let graph = graph::find(graph)?;
+    require(!graph.is_owned())?;
+    let outcome = executable::find(executable)?.update(&graph);
+    let Difference { result, node, from } = outcome.err().unwrap_or(SAME);
+    let [node, from] = [node, from].map(|handle| CUgraphNode(as_pointer(handle)));
+    give_if_asked(info, CUgraphExecUpdateResultInfo { result, errorNode: node, errorFromNode: from });
+    outcome.map_err(|_| CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE)
 }
+
+/// What is told of an update that went well.
+const SAME: Difference = Difference { result: UpdateResult::CU_GRAPH_EXEC_UPDATE_SUCCESS, node: 0, from: 0 };
 
 pub(crate) unsafe fn cuGraphExecUpdate(
     executable: CUgraphExec,
@@ -128,15 +153,23 @@ pub(crate) unsafe fn cuGraphExecUpdate(
 
 /// Changes one node of the executable to content of the same type.
 unsafe fn change(executable: CUgraphExec, node: CUgraphNode, new: Content) -> Outcome {
-    let executable = executable::find(executable)?;
-    let mut outcome = Ok(());
-    executable.change(node.0.addr(), |step| {
-        outcome = require(type_of(&step.content) == type_of(&new));
-        if outcome.is_ok() {
-            step.content = new;
+    executable::find(executable)?.change(node.0.addr(), |step| {
+        require(type_of(&step.content) == type_of(&new))?;
+        match (&step.content, &new) {
+            // The context of an executable's node cannot change: the driver says so too.
+            (Content::Operation(Operation::Kernel(old)), Content::Operation(Operation::Kernel(kernel))) => {
+                require(old.bound.context == kernel.bound.context)?;
+                let old = old.clone();
+                step.content = new.with_attributes_of(&old)?;
+            }
+            (Content::Semaphores(old, _), Content::Semaphores(semaphores, _)) => {
+                require(old.all.len() == semaphores.all.len())?;
+                step.content = new;
+            }
+            _ => step.content = new,
         }
-    })?;
-    outcome
+        Ok(())
+    })
 }
 
 pub(crate) unsafe fn cuGraphExecKernelNodeSetParams_v2(
@@ -144,17 +177,7 @@ pub(crate) unsafe fn cuGraphExecKernelNodeSetParams_v2(
     node: CUgraphNode,
     parameters: *const CUDA_KERNEL_NODE_PARAMS,
 ) -> Outcome {
-    let new = kernel_content(parameters)?;
-    // The context of an executable's node cannot change: the driver says so too.
-    if let Some(wanted) = new.context() {
-        let steps = executable::find(executable)?;
-        let moves = steps
-            .steps()
-            .iter()
-            .any(|step| step.node == node.0.addr() && step.content.context().is_some_and(|context| context != wanted));
-        require(!moves)?;
-    }
-    change(executable, node, new)
+    change(executable, node, kernel_content(parameters)?)
 }
 
 pub(crate) unsafe fn cuGraphExecKernelNodeSetParams(
@@ -207,26 +230,65 @@ pub(crate) unsafe fn cuGraphExecEventWaitNodeSetEvent(
     change(executable, node, Content::Wait(event::find(event)?))
 }
 
+pub(crate) unsafe fn cuGraphExecBatchMemOpNodeSetParams(
+    executable: CUgraphExec,
+    node: CUgraphNode,
+    parameters: *const CUDA_BATCH_MEM_OP_NODE_PARAMS,
+) -> Outcome {
+    change(executable, node, batch_content(parameters)?)
+}
+
+pub(crate) unsafe fn cuGraphExecExternalSemaphoresSignalNodeSetParams(
+    executable: CUgraphExec,
+    node: CUgraphNode,
+    parameters: *const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS,
+) -> Outcome {
+    change(executable, node, signal_content(parameters)?)
+}
+
+pub(crate) unsafe fn cuGraphExecExternalSemaphoresWaitNodeSetParams(
+    executable: CUgraphExec,
+    node: CUgraphNode,
+    parameters: *const CUDA_EXT_SEM_WAIT_NODE_PARAMS,
+) -> Outcome {
+    change(executable, node, wait_content(parameters)?)
+}
+
+pub(crate) unsafe fn cuGraphExecChildGraphNodeSetParams(
+    executable: CUgraphExec,
+    node: CUgraphNode,
+    child: CUgraph,
+) -> Outcome {
+    executable::find(executable)?.update_child(node.0.addr(), &graph::find(child)?)
+}
+
 pub(crate) unsafe fn cuGraphExecNodeSetParams(
     executable: CUgraphExec,
     node: CUgraphNode,
     parameters: *mut CUgraphNodeParams,
 ) -> Outcome {
-    change(executable, node, content(parameters)?)
+    if let Some(new) = content(parameters)? {
+        return change(executable, node, new);
+    }
+    match (*parameters).type_ {
+        CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH => {
+            cuGraphExecChildGraphNodeSetParams(executable, node, (*parameters).__bindgen_anon_1.graph.graph)
+        }
+        // What a graph allocates, and where it branches, stays.
+        _ => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+    }
 }
 
 pub(crate) unsafe fn cuGraphNodeSetEnabled(executable: CUgraphExec, node: CUgraphNode, enabled: c_uint) -> Outcome {
-    let executable = executable::find(executable)?;
-    let mut outcome = Ok(());
-    executable.change(node.0.addr(), |step| {
-        let can =
-            matches!(&step.content, Content::Operation(Operation::Kernel(_)) | Content::Copy(..) | Content::Fill(..));
-        outcome = require(can);
-        if can {
-            step.enabled = enabled != 0;
-        }
-    })?;
-    outcome
+    executable::find(executable)?.change(node.0.addr(), |step| {
+        require(can_be_disabled(&step.content))?;
+        step.enabled = enabled != 0;
+        Ok(())
+    })
+}
+
+fn can_be_disabled(content: &Content) -> bool {
+    matches!(content, Content::Operation(Operation::Kernel(_)) | Content::Copy(..) | Content::Fill(..))
 }
 
 pub(crate) unsafe fn cuGraphNodeGetEnabled(
@@ -234,8 +296,6 @@ pub(crate) unsafe fn cuGraphNodeGetEnabled(
     node: CUgraphNode,
     enabled: *mut c_uint,
 ) -> Outcome {
-    let executable = executable::find(executable)?;
-    let mut state = 0;
-    executable.change(node.0.addr(), |step| state = c_uint::from(step.enabled))?;
+    let state = executable::find(executable)?.change(node.0.addr(), |step| Ok(c_uint::from(step.enabled)))?;
     give(enabled, state)
 }

@@ -1,31 +1,29 @@
-//! Nodes of a graph: adding them, and their parameters.
+//! Nodes of a graph: kernels, copies, fills, host functions and empty ones, and their parameters.
 
-use super::graph::handles;
-use super::launch::{Wanted, shape};
-use super::{as_pointer, copy, memset, require, stream_memory};
+use super::graph_edges::dependencies;
+use super::launch::{Bonds, Wanted, rebind, shape};
+use super::{as_pointer, copy, memset, require};
 use crate::boundary::{Outcome, give};
 use crate::context;
-use crate::event;
 use crate::graph::{self, Content, Node};
 use crate::module;
-use crate::operation::{Bound, HostFunction, KernelLaunch, Operation};
+use crate::operation::{Attributes, Bound, HostFunction, KernelLaunch, Operation};
 use core::ffi::c_void;
 use detshare_cuda::types::{
-    CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v1,
-    CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUcontext, CUevent, CUfunction, CUgraph, CUgraphEdgeData, CUgraphNode,
-    CUgraphNodeParams, CUgraphNodeType as Type, CUkernel, CUresult,
+    CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v1, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS,
+    CUcontext, CUfunction, CUgraph, CUgraphNode, CUkernel, CUresult,
 };
 
 /// Adds a node and hands out its handle.
-unsafe fn add(
+pub(super) unsafe fn add(
     created: *mut CUgraphNode,
     graph: CUgraph,
-    dependencies: *const CUgraphNode,
+    nodes: *const CUgraphNode,
     count: usize,
     content: Content,
 ) -> Outcome {
     require(!created.is_null())?;
-    let node = graph::find(graph)?.add(content, &handles(dependencies, count)?)?;
+    let node = graph::find(graph)?.add(content, &dependencies(nodes, core::ptr::null(), count)?)?;
     give(created, CUgraphNode(as_pointer(node.handle)))
 }
 
@@ -38,7 +36,7 @@ pub(super) unsafe fn kernel_content(parameters: *const CUDA_KERNEL_NODE_PARAMS) 
     let handle = if by_function { it.func } else { CUfunction(it.kern.0.cast()) };
     let function = module::find_function(handle).map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)?;
     let context = if by_function || it.ctx.0.is_null() {
-        context::top().or_else(context::primary_if_there).ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?
+        context::top().or_else(|| context::primary_if_there(0)).ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?
     } else {
         context::find(it.ctx.0.addr())?
     };
@@ -49,13 +47,26 @@ pub(super) unsafe fn kernel_content(parameters: *const CUDA_KERNEL_NODE_PARAMS) 
         parameters: it.kernelParams,
         extra: it.extra,
     };
-    let shape = shape(&function, &wanted)?;
+    let shape = shape(&function, &wanted, &context, Bonds::default())?;
     Ok(Content::Operation(Operation::Kernel(KernelLaunch {
         function,
         shape,
         bound: Bound::to(&context),
         priority: None,
+        attributes: Attributes::new(),
     })))
+}
+
+impl Content {
+    /// New parameters of a kernel's node leave its attributes as they are.
+    pub(super) fn with_attributes_of(mut self, old: &KernelLaunch) -> Outcome<Self> {
+        if let Self::Operation(Operation::Kernel(launch)) = &mut self {
+            launch.attributes.clone_from(&old.attributes);
+            launch.priority = old.priority;
+            rebind(launch)?;
+        }
+        Ok(self)
+    }
 }
 
 /// The older parameters as the newer ones.
@@ -81,25 +92,25 @@ pub(super) unsafe fn newer(parameters: *const CUDA_KERNEL_NODE_PARAMS_v1) -> Out
 pub(crate) unsafe fn cuGraphAddKernelNode_v2(
     created: *mut CUgraphNode,
     graph: CUgraph,
-    dependencies: *const CUgraphNode,
+    nodes: *const CUgraphNode,
     count: usize,
     parameters: *const CUDA_KERNEL_NODE_PARAMS,
 ) -> Outcome {
-    add(created, graph, dependencies, count, kernel_content(parameters)?)
+    add(created, graph, nodes, count, kernel_content(parameters)?)
 }
 
 pub(crate) unsafe fn cuGraphAddKernelNode(
     created: *mut CUgraphNode,
     graph: CUgraph,
-    dependencies: *const CUgraphNode,
+    nodes: *const CUgraphNode,
     count: usize,
     parameters: *const CUDA_KERNEL_NODE_PARAMS_v1,
 ) -> Outcome {
-    add(created, graph, dependencies, count, kernel_content(&newer(parameters)?)?)
+    add(created, graph, nodes, count, kernel_content(&newer(parameters)?)?)
 }
 
 /// The launch of a kernel node.
-fn kernel_of(node: &Node) -> Outcome<KernelLaunch> {
+pub(super) fn kernel_of(node: &Node) -> Outcome<KernelLaunch> {
     match node.content() {
         Content::Operation(Operation::Kernel(launch)) => Ok(launch),
         _ => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
@@ -155,8 +166,8 @@ pub(crate) unsafe fn cuGraphKernelNodeSetParams_v2(
     parameters: *const CUDA_KERNEL_NODE_PARAMS,
 ) -> Outcome {
     let node = graph::find_node(node)?;
-    kernel_of(&node)?;
-    node.set(kernel_content(parameters)?);
+    let old = kernel_of(&node)?;
+    node.set(kernel_content(parameters)?.with_attributes_of(&old)?);
     Ok(())
 }
 
@@ -175,12 +186,12 @@ pub(super) unsafe fn copy_content(parameters: *const CUDA_MEMCPY3D) -> Outcome<C
 pub(crate) unsafe fn cuGraphAddMemcpyNode(
     created: *mut CUgraphNode,
     graph: CUgraph,
-    dependencies: *const CUgraphNode,
+    nodes: *const CUgraphNode,
     count: usize,
     parameters: *const CUDA_MEMCPY3D,
     _context: CUcontext,
 ) -> Outcome {
-    add(created, graph, dependencies, count, copy_content(parameters)?)
+    add(created, graph, nodes, count, copy_content(parameters)?)
 }
 
 pub(crate) unsafe fn cuGraphMemcpyNodeGetParams(node: CUgraphNode, parameters: *mut CUDA_MEMCPY3D) -> Outcome {
@@ -208,12 +219,12 @@ pub(super) unsafe fn fill_content(parameters: *const CUDA_MEMSET_NODE_PARAMS) ->
 pub(crate) unsafe fn cuGraphAddMemsetNode(
     created: *mut CUgraphNode,
     graph: CUgraph,
-    dependencies: *const CUgraphNode,
+    nodes: *const CUgraphNode,
     count: usize,
     parameters: *const CUDA_MEMSET_NODE_PARAMS,
     _context: CUcontext,
 ) -> Outcome {
-    add(created, graph, dependencies, count, fill_content(parameters)?)
+    add(created, graph, nodes, count, fill_content(parameters)?)
 }
 
 pub(crate) unsafe fn cuGraphMemsetNodeGetParams(
@@ -246,11 +257,11 @@ pub(super) unsafe fn host_content(parameters: *const CUDA_HOST_NODE_PARAMS) -> O
 pub(crate) unsafe fn cuGraphAddHostNode(
     created: *mut CUgraphNode,
     graph: CUgraph,
-    dependencies: *const CUgraphNode,
+    nodes: *const CUgraphNode,
     count: usize,
     parameters: *const CUDA_HOST_NODE_PARAMS,
 ) -> Outcome {
-    add(created, graph, dependencies, count, host_content(parameters)?)
+    add(created, graph, nodes, count, host_content(parameters)?)
 }
 
 pub(crate) unsafe fn cuGraphHostNodeGetParams(node: CUgraphNode, parameters: *mut CUDA_HOST_NODE_PARAMS) -> Outcome {
@@ -276,139 +287,8 @@ pub(crate) unsafe fn cuGraphHostNodeSetParams(node: CUgraphNode, parameters: *co
 pub(crate) unsafe fn cuGraphAddEmptyNode(
     created: *mut CUgraphNode,
     graph: CUgraph,
-    dependencies: *const CUgraphNode,
+    nodes: *const CUgraphNode,
     count: usize,
 ) -> Outcome {
-    add(created, graph, dependencies, count, Content::Empty)
-}
-
-pub(crate) unsafe fn cuGraphAddChildGraphNode(
-    created: *mut CUgraphNode,
-    graph: CUgraph,
-    dependencies: *const CUgraphNode,
-    count: usize,
-    child: CUgraph,
-) -> Outcome {
-    require(graph.0 != child.0)?;
-    add(created, graph, dependencies, count, Content::Child(graph::find(child)?.duplicate()?))
-}
-
-pub(crate) unsafe fn cuGraphAddEventRecordNode(
-    created: *mut CUgraphNode,
-    graph: CUgraph,
-    dependencies: *const CUgraphNode,
-    count: usize,
-    event: CUevent,
-) -> Outcome {
-    add(created, graph, dependencies, count, Content::Record(event::find(event)?))
-}
-
-pub(crate) unsafe fn cuGraphAddEventWaitNode(
-    created: *mut CUgraphNode,
-    graph: CUgraph,
-    dependencies: *const CUgraphNode,
-    count: usize,
-    event: CUevent,
-) -> Outcome {
-    add(created, graph, dependencies, count, Content::Wait(event::find(event)?))
-}
-
-pub(crate) unsafe fn cuGraphEventRecordNodeGetEvent(node: CUgraphNode, event: *mut CUevent) -> Outcome {
-    match graph::find_node(node)?.content() {
-        Content::Record(it) => give(event, CUevent(as_pointer(it.handle))),
-        _ => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
-    }
-}
-
-pub(crate) unsafe fn cuGraphEventWaitNodeGetEvent(node: CUgraphNode, event: *mut CUevent) -> Outcome {
-    match graph::find_node(node)?.content() {
-        Content::Wait(it) => give(event, CUevent(as_pointer(it.handle))),
-        _ => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
-    }
-}
-
-pub(crate) unsafe fn cuGraphEventRecordNodeSetEvent(node: CUgraphNode, event: CUevent) -> Outcome {
-    let node = graph::find_node(node)?;
-    require(matches!(node.content(), Content::Record(_)))?;
-    node.set(Content::Record(event::find(event)?));
-    Ok(())
-}
-
-pub(crate) unsafe fn cuGraphEventWaitNodeSetEvent(node: CUgraphNode, event: CUevent) -> Outcome {
-    let node = graph::find_node(node)?;
-    require(matches!(node.content(), Content::Wait(_)))?;
-    node.set(Content::Wait(event::find(event)?));
-    Ok(())
-}
-
-pub(crate) unsafe fn cuGraphAddBatchMemOpNode(
-    created: *mut CUgraphNode,
-    graph: CUgraph,
-    dependencies: *const CUgraphNode,
-    count: usize,
-    parameters: *const CUDA_BATCH_MEM_OP_NODE_PARAMS,
-) -> Outcome {
-    require(!parameters.is_null())?;
-    let operations = stream_memory::batch((*parameters).count, (*parameters).paramArray)?;
-    add(created, graph, dependencies, count, Content::Operation(Operation::Memory(operations)))
-}
-
-/// What the generic parameters of a node ask for.
-pub(super) unsafe fn content(parameters: *mut CUgraphNodeParams) -> Outcome<Content> {
-    require(!parameters.is_null())?;
-    let it = &*parameters;
-    let of = &it.__bindgen_anon_1;
-    match it.type_ {
-        // The third version of the parameters has the second's fields, in the same places.
-        Type::CU_GRAPH_NODE_TYPE_KERNEL => kernel_content((&raw const of.kernel).cast()),
-        Type::CU_GRAPH_NODE_TYPE_MEMCPY => copy_content(&raw const of.memcpy.copyParams),
-        Type::CU_GRAPH_NODE_TYPE_MEMSET => {
-            let fill = of.memset;
-            fill_content(&CUDA_MEMSET_NODE_PARAMS {
-                dst: fill.dst,
-                pitch: fill.pitch,
-                value: fill.value,
-                elementSize: fill.elementSize,
-                width: fill.width,
-                height: fill.height,
-            })
-        }
-        Type::CU_GRAPH_NODE_TYPE_HOST => {
-            host_content(&CUDA_HOST_NODE_PARAMS { fn_: of.host.fn_, userData: of.host.userData })
-        }
-        Type::CU_GRAPH_NODE_TYPE_EMPTY => Ok(Content::Empty),
-        Type::CU_GRAPH_NODE_TYPE_GRAPH => Ok(Content::Child(graph::find(of.graph.graph)?.duplicate()?)),
-        Type::CU_GRAPH_NODE_TYPE_EVENT_RECORD => Ok(Content::Record(event::find(of.eventRecord.event)?)),
-        Type::CU_GRAPH_NODE_TYPE_WAIT_EVENT => Ok(Content::Wait(event::find(of.eventWait.event)?)),
-        _ => Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
-    }
-}
-
-pub(crate) unsafe fn cuGraphAddNode_v2(
-    created: *mut CUgraphNode,
-    graph: CUgraph,
-    dependencies: *const CUgraphNode,
-    _edges: *const CUgraphEdgeData,
-    count: usize,
-    parameters: *mut CUgraphNodeParams,
-) -> Outcome {
-    add(created, graph, dependencies, count, content(parameters)?)
-}
-
-pub(crate) unsafe fn cuGraphAddNode(
-    created: *mut CUgraphNode,
-    graph: CUgraph,
-    dependencies: *const CUgraphNode,
-    count: usize,
-    parameters: *mut CUgraphNodeParams,
-) -> Outcome {
-    add(created, graph, dependencies, count, content(parameters)?)
-}
-
-pub(crate) unsafe fn cuGraphNodeSetParams(node: CUgraphNode, parameters: *mut CUgraphNodeParams) -> Outcome {
-    let node = graph::find_node(node)?;
-    let new = content(parameters)?;
-    require(super::graph::type_of(&new) == super::graph::type_of(&node.content()))?;
-    node.set(new);
-    Ok(())
+    add(created, graph, nodes, count, Content::Empty)
 }

@@ -1,6 +1,6 @@
 //! Green contexts: parts of the device's SMs.
 
-use super::{as_pointer, context::named_or_current, device::only, require};
+use super::{as_pointer, context::named_or_current, device::number, require};
 use crate::boundary::{Outcome, give};
 use crate::context::{self, Context, Kind as ContextKind};
 use crate::device::{PRIORITIES, settings};
@@ -9,7 +9,7 @@ use crate::event;
 use crate::handle::{self, Table};
 use crate::sm::Lane;
 use crate::stream::{Kind, Stream};
-use core::ffi::{c_int, c_uint};
+use core::ffi::{c_int, c_uint, c_ulonglong};
 use detshare_cuda::types::{
     CUcontext, CUdevResource, CUdevResourceDesc, CUdevResourceType as ResourceType, CUdevice, CUevent, CUgreenCtx,
     CUresult, CUstream,
@@ -40,27 +40,31 @@ fn find(green: CUgreenCtx) -> Outcome<Arc<Context>> {
     Ok(Arc::clone(&context))
 }
 
-/// A resource carries its first SM behind the public fields: SM sets are ranges, so that the same split is the
+/// A resource carries its first SM and its device behind the public fields: SM sets are ranges, so that the same split is the
 /// same SMs in every process.
-fn resource(first: u32, count: u32) -> CUdevResource {
+fn resource(device: u32, first: u32, count: u32) -> CUdevResource {
     // SAFETY: numbers and bytes, all of which may be zero.
     let mut resource: CUdevResource = unsafe { core::mem::zeroed() };
     resource.type_ = ResourceType::CU_DEV_RESOURCE_TYPE_SM;
     resource._internal_padding[..4].copy_from_slice(&first.to_le_bytes());
+    resource._internal_padding[4..8].copy_from_slice(&device.to_le_bytes());
     resource.__bindgen_anon_1.sm.smCount = count;
     resource.__bindgen_anon_1.sm.minSmPartitionSize = GROUP;
     resource.__bindgen_anon_1.sm.smCoscheduledAlignment = GROUP;
     resource
 }
 
-unsafe fn range(resource: &CUdevResource) -> Outcome<(u32, u32)> {
+/// Its device, its first SM, and how many they are.
+unsafe fn range(resource: &CUdevResource) -> Outcome<(u32, u32, u32)> {
     if resource.type_ != ResourceType::CU_DEV_RESOURCE_TYPE_SM {
         return Err(CUresult::CUDA_ERROR_INVALID_RESOURCE_TYPE);
     }
-    let bytes = resource._internal_padding[..4].try_into().map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)?;
-    let (first, count) = (u32::from_le_bytes(bytes), resource.__bindgen_anon_1.sm.smCount);
+    let [a, b, c, d, e, f, g, h, ..] = resource._internal_padding;
+    let (first, device) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
+    let count = resource.__bindgen_anon_1.sm.smCount;
+    require((device as usize) < settings().devices)?;
     require(count > 0 && first.checked_add(count).is_some_and(|end| end <= settings().sms))?;
-    Ok((first, count))
+    Ok((device, first, count))
 }
 
 pub(crate) unsafe fn cuDeviceGetDevResource(
@@ -68,11 +72,11 @@ pub(crate) unsafe fn cuDeviceGetDevResource(
     place: *mut CUdevResource,
     kind: ResourceType,
 ) -> Outcome {
-    only(device)?;
+    let device = number(device)?;
     if kind != ResourceType::CU_DEV_RESOURCE_TYPE_SM {
         return Err(CUresult::CUDA_ERROR_INVALID_RESOURCE_TYPE);
     }
-    give(place, resource(0, settings().sms))
+    give(place, resource(u32::try_from(device).unwrap_or(0), 0, settings().sms))
 }
 
 pub(crate) unsafe fn cuCtxGetDevResource(context: CUcontext, place: *mut CUdevResource, kind: ResourceType) -> Outcome {
@@ -81,7 +85,8 @@ pub(crate) unsafe fn cuCtxGetDevResource(context: CUcontext, place: *mut CUdevRe
     }
     let context = named_or_current(context)?;
     let sms = context.lane.sms();
-    give(place, resource(sms.first().copied().unwrap_or(0), u32::try_from(sms.len()).unwrap_or(0)))
+    let device = u32::try_from(context.device).unwrap_or(0);
+    give(place, resource(device, sms.first().copied().unwrap_or(0), u32::try_from(sms.len()).unwrap_or(0)))
 }
 
 pub(crate) unsafe fn cuGreenCtxGetDevResource(
@@ -102,7 +107,7 @@ pub(crate) unsafe fn cuDevSmResourceSplitByCount(
     smallest: c_uint,
 ) -> Outcome {
     require(!count.is_null() && !input.is_null() && flags & !IGNORE_COSCHEDULING == 0)?;
-    let (first, sms) = range(&*input)?;
+    let (device, first, sms) = range(&*input)?;
     let unit = if flags & IGNORE_COSCHEDULING != 0 { SMALLEST_GROUP } else { GROUP };
     let size = smallest.max(1).checked_next_multiple_of(unit).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     if size > sms {
@@ -115,12 +120,12 @@ pub(crate) unsafe fn cuDevSmResourceSplitByCount(
     }
     let made = (*count).min(possible);
     for index in 0..made {
-        groups.add(index as usize).write(resource(first + index * size, size));
+        groups.add(index as usize).write(resource(device, first + index * size, size));
     }
     count.write(made);
     if !remaining.is_null() {
         let left = sms - made * size;
-        remaining.write(if left == 0 { core::mem::zeroed() } else { resource(first + made * size, left) });
+        remaining.write(if left == 0 { core::mem::zeroed() } else { resource(device, first + made * size, left) });
     }
     Ok(())
 }
@@ -132,8 +137,10 @@ pub(crate) unsafe fn cuDevResourceGenerateDesc(
 ) -> Outcome {
     require(!description.is_null() && !resources.is_null() && count > 0)?;
     let mut sms = Vec::new();
+    let (device, ..) = range(&*resources)?;
     for index in 0..count as usize {
-        let (first, size) = range(&*resources.add(index))?;
+        let (of, first, size) = range(&*resources.add(index))?;
+        require(of == device)?;
         sms.extend(first..first + size);
     }
     sms.sort_unstable();
@@ -141,7 +148,7 @@ pub(crate) unsafe fn cuDevResourceGenerateDesc(
     sms.dedup();
     require(sms.len() == all)?;
     let handle = handle::new();
-    DESCRIPTIONS.insert(handle, Arc::new(Lane::of(sms)));
+    DESCRIPTIONS.insert(handle, Arc::new(Lane::of(device as usize, sms)));
     give(description, CUdevResourceDesc(as_pointer(handle)))
 }
 
@@ -151,12 +158,13 @@ pub(crate) unsafe fn cuGreenCtxCreate(
     device: CUdevice,
     flags: c_uint,
 ) -> Outcome {
-    only(device)?;
+    let device = number(device)?;
     require(!created.is_null() && flags == DEFAULT_STREAM)?;
     let lane = DESCRIPTIONS.get(description.0.addr()).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+    require(lane.device == device)?;
     // A green context keeps the primary one alive.
-    let primary = context::retain_primary();
-    let context = Context::new(ContextKind::Green, 0, lane, Arc::clone(&primary.fate));
+    let primary = context::retain_primary(device);
+    let context = Context::new(ContextKind::Green, 0, lane, Arc::clone(&primary.fate), Arc::clone(&primary.system));
     let handle = handle::new();
     HANDLES.lock().expect("no panic while it is held").insert(context.handle, handle);
     GREEN.insert(handle, Arc::new(context));
@@ -168,7 +176,7 @@ pub(crate) unsafe fn cuGreenCtxDestroy(green: CUgreenCtx) -> Outcome {
     GREEN.remove(green.0.addr());
     HANDLES.lock().expect("no panic while it is held").remove(&context.handle);
     context.destroy();
-    context::release_primary()
+    context::release_primary(context.device)
 }
 
 pub(crate) unsafe fn cuCtxFromGreenCtx(place: *mut CUcontext, green: CUgreenCtx) -> Outcome {
@@ -195,7 +203,7 @@ fn all_of(context: &Arc<Context>) -> Arc<Done> {
 
 pub(crate) unsafe fn cuGreenCtxRecordEvent(green: CUgreenCtx, event: CUevent) -> Outcome {
     let done = all_of(&find(green)?);
-    *event::find(event)?.recorded.lock().expect("no panic while it is held") = Some(done);
+    event::find(event)?.remember(done);
     Ok(())
 }
 
@@ -210,7 +218,7 @@ pub(crate) unsafe fn cuGreenCtxWaitEvent(green: CUgreenCtx, event: CUevent) -> O
 
 pub(crate) unsafe fn cuCtxRecordEvent(context: CUcontext, event: CUevent) -> Outcome {
     let done = all_of(&named_or_current(context)?);
-    *event::find(event)?.recorded.lock().expect("no panic while it is held") = Some(done);
+    event::find(event)?.remember(done);
     Ok(())
 }
 
@@ -221,4 +229,8 @@ pub(crate) unsafe fn cuCtxWaitEvent(context: CUcontext, event: CUevent) -> Outco
         event.wait_in(&stream)?;
     }
     Ok(())
+}
+
+pub(crate) unsafe fn cuGreenCtxGetId(green: CUgreenCtx, id: *mut c_ulonglong) -> Outcome {
+    give(id, find(green)?.id)
 }

@@ -2,11 +2,11 @@
 
 use super::{cluster, require};
 use crate::boundary::{Outcome, log};
-use crate::context;
+use crate::context::{self, Context};
 use crate::device;
 use crate::exec::interface::{Shape, Workspace};
 use crate::module::{self, Function};
-use crate::operation::{Bound, KernelLaunch, Operation};
+use crate::operation::{Attributes, Bound, KernelLaunch, Operation};
 use crate::stream::{self, Stream};
 use core::ffi::{c_uint, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -35,13 +35,28 @@ pub(super) struct Bonds {
     pub(super) cooperative: bool,
 }
 
-/// Checks the launch as a driver does and takes a copy of its arguments.
-pub(super) unsafe fn shape(function: &Function, wanted: &Wanted) -> Outcome<Arc<Shape>> {
-    bound_shape(function, wanted, Bonds::default())
+impl Bonds {
+    /// What launch attributes ask for.
+    pub(super) fn of(attributes: &Attributes) -> Self {
+        let word = |value: &[u8; 64], at: usize| {
+            value.get(4 * at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_le_bytes(*bytes))
+        };
+        let cluster = attributes.get(&Attribute::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION.0);
+        let cooperative = attributes.get(&Attribute::CU_LAUNCH_ATTRIBUTE_COOPERATIVE.0);
+        Self {
+            cluster: cluster.map(|value| [0, 1, 2].map(|axis| word(value, axis))),
+            cooperative: cooperative.is_some_and(|value| word(value, 0) != 0),
+        }
+    }
 }
 
-/// As [`shape`], of blocks that belong together.
-pub(super) unsafe fn bound_shape(function: &Function, wanted: &Wanted, bonds: Bonds) -> Outcome<Arc<Shape>> {
+/// Checks the launch as a driver does and takes a copy of its arguments.
+pub(super) unsafe fn shape(
+    function: &Function,
+    wanted: &Wanted,
+    context: &Context,
+    bonds: Bonds,
+) -> Outcome<Arc<Shape>> {
     let properties = &function.kernel.properties;
     let within = |size: [u32; 3], most: [u32; 3]| size.iter().zip(most).all(|(size, most)| (1..=most).contains(size));
     require(within(wanted.grid, device::MOST_GRID) && within(wanted.block, device::MOST_BLOCK))?;
@@ -55,6 +70,7 @@ pub(super) unsafe fn bound_shape(function: &Function, wanted: &Wanted, bonds: Bo
         log(format_args!("{}: line {line}: {instruction} is not supported", properties.name));
         return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
     }
+    context.system.expect(properties.system);
     static NEXT_GRID: AtomicU64 = AtomicU64::new(1);
     Ok(Arc::new(Shape {
         grid: wanted.grid,
@@ -63,9 +79,22 @@ pub(super) unsafe fn bound_shape(function: &Function, wanted: &Wanted, bonds: Bo
         parameters: parameters(function, wanted)?,
         grid_id: NEXT_GRID.fetch_add(1, Ordering::Relaxed),
         sm_count: device::settings().sms,
+        system: Arc::clone(&context.system),
         cluster: cluster::checked(function, wanted.grid, bonds.cluster)?,
         workspace: if bonds.cooperative { Some(workspace()?) } else { None },
     }))
+}
+
+/// Has the blocks of a launch belong together as its attributes now say.
+pub(super) fn rebind(launch: &mut KernelLaunch) -> Outcome {
+    let bonds = Bonds::of(&launch.attributes);
+    let cluster = cluster::checked(&launch.function, launch.shape.grid, bonds.cluster)?;
+    let workspace = match &launch.shape.workspace {
+        None if bonds.cooperative => Some(workspace()?),
+        there => there.clone().filter(|_| bonds.cooperative),
+    };
+    launch.shape = Arc::new(Shape { cluster, workspace, ..Shape::clone(&launch.shape) });
+    Ok(())
 }
 
 fn workspace() -> Outcome<Arc<Workspace>> {
@@ -122,22 +151,31 @@ fn check_cooperative(function: &Function, shape: &Shape, stream: &Stream) -> Out
     Ok(())
 }
 
-unsafe fn launch(
-    function: CUfunction,
-    stream: CUstream,
-    wanted: &Wanted,
-    bonds: Bonds,
-    priority: Option<i32>,
-) -> Outcome {
+/// The priority that launch attributes ask for.
+pub(super) fn priority(attributes: &Attributes) -> Option<i32> {
+    let value = attributes.get(&Attribute::CU_LAUNCH_ATTRIBUTE_PRIORITY.0)?;
+    value.first_chunk().map(|bytes| i32::from_le_bytes(*bytes))
+}
+
+/// What a cooperative launch has without a list of attributes.
+fn cooperative_only() -> Attributes {
+    let mut value = [0; 64];
+    value[0] = 1;
+    Attributes::from([(Attribute::CU_LAUNCH_ATTRIBUTE_COOPERATIVE.0, value)])
+}
+
+unsafe fn launch(function: CUfunction, stream: CUstream, wanted: &Wanted, attributes: Attributes) -> Outcome {
     context::healthy()?;
     let function = module::find_function(function)?;
     let stream = stream::find(stream)?;
-    let shape = bound_shape(&function, wanted, bonds)?;
+    let bonds = Bonds::of(&attributes);
+    let shape = shape(&function, wanted, &stream.context, bonds)?;
     if bonds.cooperative {
         check_cooperative(&function, &shape, &stream)?;
     }
     let bound = Bound::to(&stream.context);
-    stream.perform(Operation::Kernel(KernelLaunch { function, shape, bound, priority }))
+    let priority = priority(&attributes);
+    stream.perform(Operation::Kernel(KernelLaunch { function, shape, bound, priority, attributes }))
 }
 
 pub(crate) unsafe fn cuLaunchKernel(
@@ -154,7 +192,7 @@ pub(crate) unsafe fn cuLaunchKernel(
     extra: *mut *mut c_void,
 ) -> Outcome {
     let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-    launch(function, stream, &Wanted { grid, block, dynamic_shared, parameters, extra }, Bonds::default(), None)
+    launch(function, stream, &Wanted { grid, block, dynamic_shared, parameters, extra }, Attributes::new())
 }
 
 pub(crate) unsafe fn cuLaunchCooperativeKernel(
@@ -171,7 +209,7 @@ pub(crate) unsafe fn cuLaunchCooperativeKernel(
 ) -> Outcome {
     let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
     let wanted = Wanted { grid, block, dynamic_shared, parameters, extra: core::ptr::null_mut() };
-    launch(function, stream, &wanted, Bonds { cooperative: true, cluster: None }, None)
+    launch(function, stream, &wanted, cooperative_only())
 }
 
 pub(crate) unsafe fn cuLaunchKernelEx(
@@ -183,19 +221,12 @@ pub(crate) unsafe fn cuLaunchKernelEx(
 ) -> Outcome {
     require(!config.is_null())?;
     let config = &*config;
-    let (mut bonds, mut priority) = (Bonds::default(), None);
+    // Those that are neither clusters nor cooperation are hints on caches, policies and overlap: what they promise holds
+    // without them.
+    let mut attributes = Attributes::new();
     for index in 0..config.numAttrs as usize {
         let attribute = &*config.attrs.add(index);
-        match attribute.id {
-            Attribute::CU_LAUNCH_ATTRIBUTE_COOPERATIVE => bonds.cooperative = attribute.value.cooperative != 0,
-            Attribute::CU_LAUNCH_ATTRIBUTE_PRIORITY => priority = Some(attribute.value.priority),
-            Attribute::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION => {
-                let cluster = attribute.value.clusterDim;
-                bonds.cluster = Some([cluster.x, cluster.y, cluster.z]);
-            }
-            // Hints on caches, policies and overlap: what they promise holds without them.
-            _ => {}
-        }
+        attributes.insert(attribute.id.0, (&raw const attribute.value).cast::<[u8; 64]>().read());
     }
     let stream = if config.hStream.0.is_null() { default } else { config.hStream };
     let wanted = Wanted {
@@ -205,5 +236,5 @@ pub(crate) unsafe fn cuLaunchKernelEx(
         parameters,
         extra,
     };
-    launch(function, stream, &wanted, bonds, priority)
+    launch(function, stream, &wanted, attributes)
 }

@@ -1,13 +1,14 @@
 //! Libraries and their kernels: modules that belong to no context.
 
-use super::module::{ErrorLog, file_image};
+use super::jit::Log;
+use super::module::file_image;
 use super::{as_pointer, require, text};
 use crate::boundary::{Outcome, give, give_if_asked};
 use crate::module::{self, Module};
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use detshare_cuda::types::{
-    CUdevice, CUdeviceptr, CUdeviceptr_v2, CUfunction, CUfunction_attribute, CUjit_option, CUkernel, CUlibrary,
-    CUlibraryOption, CUmodule,
+    CUdevice, CUdeviceptr, CUdeviceptr_v2, CUfunc_cache, CUfunction, CUfunction_attribute, CUjit_option, CUkernel,
+    CUlibrary, CUlibraryOption, CUmodule, CUresult,
 };
 
 pub(crate) unsafe fn cuLibraryLoadData(
@@ -21,7 +22,7 @@ pub(crate) unsafe fn cuLibraryLoadData(
     _library_count: c_uint,
 ) -> Outcome {
     require(!loaded.is_null())?;
-    let log = ErrorLog::find(count, options, values);
+    let log = Log::find(count, options, values);
     let library = log.report(Module::load(&module::sources(image)?, None))?;
     give(loaded, CUlibrary(as_pointer(library.handle)))
 }
@@ -83,6 +84,20 @@ pub(crate) unsafe fn cuLibraryGetGlobal(
     Ok(())
 }
 
+/// A variable that is declared as managed. All device memory is the host's too, so it needs nothing more.
+pub(crate) unsafe fn cuLibraryGetManaged(
+    address: *mut CUdeviceptr,
+    bytes: *mut usize,
+    library: CUlibrary,
+    name: *const c_char,
+) -> Outcome {
+    let library_found = module::find(library.0.addr())?;
+    if !library_found.global(text(name)?)?.managed {
+        return Err(CUresult::CUDA_ERROR_NOT_FOUND);
+    }
+    cuLibraryGetGlobal(address, bytes, library, name)
+}
+
 /// A kernel of a library serves as a function too.
 fn as_function(kernel: CUkernel) -> CUfunction {
     CUfunction(kernel.0.cast())
@@ -115,7 +130,7 @@ pub(crate) unsafe fn cuKernelGetAttribute(
     kernel: CUkernel,
     device: CUdevice,
 ) -> Outcome {
-    super::device::only(device)?;
+    super::device::number(device)?;
     super::cuFuncGetAttribute(value, attribute, as_function(kernel))
 }
 
@@ -125,6 +140,11 @@ pub(crate) unsafe fn cuKernelSetAttribute(
     kernel: CUkernel,
     device: CUdevice,
 ) -> Outcome {
-    super::device::only(device)?;
+    super::device::number(device)?;
     super::cuFuncSetAttribute(as_function(kernel), attribute, value)
+}
+
+pub(crate) unsafe fn cuKernelSetCacheConfig(kernel: CUkernel, config: CUfunc_cache, device: CUdevice) -> Outcome {
+    super::device::number(device)?;
+    super::cuFuncSetCacheConfig(as_function(kernel), config)
 }

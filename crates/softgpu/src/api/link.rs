@@ -1,5 +1,6 @@
 //! The linker: collects PTX and hands back a container that holds it.
 
+use super::jit::Log;
 use super::{as_pointer, require};
 use crate::boundary::{Outcome, give, give_if_asked};
 use crate::fatbin;
@@ -12,9 +13,10 @@ use std::sync::{Arc, Mutex};
 static LINKERS: Table<Linker> = Table::new();
 
 /// Texts on their way to one image.
-#[derive(Default)]
 struct Linker {
     texts: Mutex<Vec<String>>,
+    /// Where the program reads what went wrong, as long as the linker lives.
+    log: Log,
     /// Handed to the program, and its until the linker goes.
     image: Mutex<Option<Vec<u8>>>,
 }
@@ -31,9 +33,9 @@ pub(crate) unsafe fn cuLinkCreate_v2(
 ) -> Outcome {
     crate::context::healthy()?;
     require(!created.is_null())?;
-    super::module::ErrorLog::find(count, options, values);
+    let log = Log::find(count, options, values);
     let handle = handle::new();
-    LINKERS.insert(handle, Arc::default());
+    LINKERS.insert(handle, Arc::new(Linker { texts: Mutex::default(), log, image: Mutex::default() }));
     give(created, CUlinkState(as_pointer(handle)))
 }
 
@@ -59,12 +61,15 @@ pub(crate) unsafe fn cuLinkAddData_v2(
         CUjitInputType::CU_JIT_INPUT_CUBIN
         | CUjitInputType::CU_JIT_INPUT_OBJECT
         | CUjitInputType::CU_JIT_INPUT_LIBRARY => {
-            return Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU);
+            let words = "machine code and libraries of it: only PTX can be linked\n".to_string();
+            return linker.log.refuse((CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU, words));
         }
         _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
     };
     for text in &texts {
-        detshare_ptx::parse(text).map_err(|_| CUresult::CUDA_ERROR_INVALID_PTX)?;
+        if let Err(refusal) = module::parse(text) {
+            return linker.log.refuse(refusal);
+        }
     }
     linker.texts.lock().expect("no panic while it is held").extend(texts);
     Ok(())
@@ -86,7 +91,7 @@ pub(crate) unsafe fn cuLinkComplete(state: CUlinkState, image: *mut *mut c_void,
     let linker = find(state)?;
     let texts = linker.texts.lock().expect("no panic while it is held");
     // What could not be loaded is not handed out.
-    module::Module::load(&texts, None).map_err(|(code, _)| code)?.unload();
+    linker.log.report(module::Module::load(&texts, None))?.unload();
     let mut linked = fatbin::link(&texts);
     give(image, linked.as_mut_ptr().cast())?;
     give_if_asked(size, linked.len());
@@ -96,4 +101,37 @@ pub(crate) unsafe fn cuLinkComplete(state: CUlinkState, image: *mut *mut c_void,
 
 pub(crate) unsafe fn cuLinkDestroy(state: CUlinkState) -> Outcome {
     LINKERS.remove(state.0.addr()).map(|_| ()).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+}
+
+pub(crate) unsafe fn cuLinkCreate(
+    count: c_uint,
+    options: *mut CUjit_option,
+    values: *mut *mut c_void,
+    created: *mut CUlinkState,
+) -> Outcome {
+    cuLinkCreate_v2(count, options, values, created)
+}
+
+pub(crate) unsafe fn cuLinkAddData(
+    state: CUlinkState,
+    kind: CUjitInputType,
+    data: *mut c_void,
+    size: usize,
+    name: *const c_char,
+    count: c_uint,
+    options: *mut CUjit_option,
+    values: *mut *mut c_void,
+) -> Outcome {
+    cuLinkAddData_v2(state, kind, data, size, name, count, options, values)
+}
+
+pub(crate) unsafe fn cuLinkAddFile(
+    state: CUlinkState,
+    kind: CUjitInputType,
+    path: *const c_char,
+    count: c_uint,
+    options: *mut CUjit_option,
+    values: *mut *mut c_void,
+) -> Outcome {
+    cuLinkAddFile_v2(state, kind, path, count, options, values)
 }

@@ -1,5 +1,6 @@
 //! Modules.
 
+use super::jit::Log;
 use super::{as_pointer, require, text};
 use crate::boundary::{Outcome, give, give_if_asked};
 use crate::context;
@@ -8,53 +9,6 @@ use core::ffi::{c_char, c_uint, c_void};
 use detshare_cuda::types::{
     CUdeviceptr, CUdeviceptr_v2, CUfunction, CUjit_option, CUmodule, CUmoduleLoadingMode, CUresult,
 };
-
-/// Where a program wants to read what went wrong.
-#[derive(Clone, Copy)]
-pub(super) struct ErrorLog {
-    buffer: *mut c_char,
-    room: usize,
-}
-
-impl ErrorLog {
-    /// Out of the program's options.
-    pub(super) unsafe fn find(count: c_uint, options: *mut CUjit_option, values: *mut *mut c_void) -> Self {
-        let mut log = Self { buffer: core::ptr::null_mut(), room: 0 };
-        if options.is_null() || values.is_null() {
-            return log;
-        }
-        for index in 0..count as usize {
-            let value = *values.add(index);
-            match *options.add(index) {
-                CUjit_option::CU_JIT_ERROR_LOG_BUFFER => log.buffer = value.cast(),
-                CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES => log.room = value.addr(),
-                CUjit_option::CU_JIT_INFO_LOG_BUFFER if !value.is_null() => value.cast::<c_char>().write(0),
-                _ => {}
-            }
-        }
-        log.write("");
-        log
-    }
-
-    unsafe fn write(self, text: &str) {
-        if !self.buffer.is_null() && self.room > 0 {
-            let length = text.len().min(self.room - 1);
-            core::ptr::copy_nonoverlapping(text.as_ptr().cast(), self.buffer, length);
-            self.buffer.add(length).write(0);
-        }
-    }
-
-    /// The code; the words go to the program.
-    pub(super) unsafe fn report<T>(self, result: Result<T, (CUresult, String)>) -> Outcome<T> {
-        match result {
-            Ok(value) => Ok(value),
-            Err((code, words)) => {
-                self.write(&words);
-                Err(code)
-            }
-        }
-    }
-}
 
 pub(crate) unsafe fn cuModuleLoadData(loaded: *mut CUmodule, image: *const c_void) -> Outcome {
     cuModuleLoadDataEx(loaded, image, 0, core::ptr::null_mut(), core::ptr::null_mut())
@@ -69,7 +23,7 @@ pub(crate) unsafe fn cuModuleLoadDataEx(
 ) -> Outcome {
     let context = context::healthy()?;
     require(!loaded.is_null())?;
-    let log = ErrorLog::find(count, options, values);
+    let log = Log::find(count, options, values);
     let module = log.report(Module::load(&module::sources(image)?, Some(context)))?;
     give(loaded, CUmodule(as_pointer(module.handle)))
 }

@@ -1,102 +1,132 @@
 //! Memory pools, and allocations in a stream's order.
 
-use super::{as_pointer, device::only, require};
+use super::{array_of, as_pointer, device::number, location, require};
 use crate::boundary::{Outcome, give};
 use crate::context;
-use crate::graph::{Content, GraphMemory, capture};
-use crate::handle::{self, Table};
-use crate::memory;
+use crate::graph;
+use crate::memory::access::bit;
+use crate::memory::managed::Location;
+use crate::memory::{self, Kind, Range, Wanted};
 use crate::operation::Operation;
+use crate::pool::{self, Behind, POOLS, Pool};
 use crate::stream;
 use core::ffi::c_void;
 use detshare_cuda::types::{
-    CUdevice, CUdeviceptr, CUdeviceptr_v2, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationType, CUmemLocation,
-    CUmemLocationType, CUmemPool_attribute as Attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream,
+    CUdevice, CUdeviceptr, CUdeviceptr_v2, CUmemAccess_flags as AccessFlags, CUmemAccessDesc,
+    CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemLocationType, CUmemPool_attribute as Attribute,
+    CUmemPoolProps, CUmemoryPool, CUresult, CUstream,
 };
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::Arc;
 
-static POOLS: Table<Pool> = Table::new();
+const PINNED: CUmemAllocationType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+const MANAGED: CUmemAllocationType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_MANAGED;
+/// Portable and mapped: every context may use a pool's host memory.
+const HOST_FLAGS: u32 = 3;
 
-/// A pool. Memory comes from the device as it is asked for, and goes back when it is freed; what a program sets
-/// is kept.
-#[derive(Default)]
-struct Pool {
-    attributes: Mutex<HashMap<u32, u64>>,
-    used: Mutex<Use>,
+/// The types of handles that the pool's memory can be given away by.
+pub(super) fn handle_types(pool: usize) -> u64 {
+    POOLS.get(pool).map_or(0, |pool| pool.handle_types.into())
 }
 
-#[derive(Default)]
-struct Use {
-    now: u64,
-    most: u64,
-    /// What the pool says that it keeps for later.
-    reserved: u64,
-}
-
-/// The pool that an address came from; 0 for none.
-pub(super) fn pool_of(address: u64) -> usize {
-    ORIGINS.lock().expect("no panic while it is held").get(&address).map_or(0, |(pool, _)| *pool)
-}
-
-/// The pool that an address came from, and its size.
-static ORIGINS: LazyLock<Mutex<HashMap<u64, (usize, u64)>>> = LazyLock::new(Mutex::default);
-
-/// The device's own pool, and the one that allocations come from.
-static DEFAULT: LazyLock<usize> = LazyLock::new(|| {
-    let handle = handle::new();
-    POOLS.insert(handle, Arc::default());
-    handle
-});
-static CURRENT: LazyLock<Mutex<usize>> = LazyLock::new(|| Mutex::new(*DEFAULT));
-
-fn find(pool: CUmemoryPool) -> Outcome<Arc<Pool>> {
+pub(super) fn find(pool: CUmemoryPool) -> Outcome<Arc<Pool>> {
     POOLS.get(pool.0.addr()).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)
 }
 
-pub(crate) unsafe fn cuDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: CUdevice) -> Outcome {
-    only(device)?;
-    give(pool, CUmemoryPool(as_pointer(*DEFAULT)))
+fn as_handle(pool: usize) -> CUmemoryPool {
+    CUmemoryPool(as_pointer(pool))
 }
 
-pub(crate) unsafe fn cuDeviceGetMemPool(pool: *mut CUmemoryPool, device: CUdevice) -> Outcome {
-    only(device)?;
-    give(pool, CUmemoryPool(as_pointer(*CURRENT.lock().expect("no panic while it is held"))))
+/// What lies behind the allocations of a pool at a location.
+fn behind(place: Location, kind: CUmemAllocationType) -> Outcome<Behind> {
+    match kind {
+        PINNED if location::is_device(place) => Ok(Behind::Device(usize::try_from(place.id).unwrap_or(0))),
+        PINNED => Ok(Behind::Host),
+        MANAGED => Ok(Behind::Managed),
+        _ => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+    }
+}
+
+fn on_device(device: CUdevice) -> Outcome<Behind> {
+    Ok(Behind::Device(number(device)?))
+}
+
+unsafe fn at(place: *mut CUmemLocation, kind: CUmemAllocationType) -> Outcome<Behind> {
+    require(!place.is_null())?;
+    if kind == MANAGED && (*place).type_ == CUmemLocationType::CU_MEM_LOCATION_TYPE_NONE {
+        return Ok(Behind::Managed);
+    }
+    behind(location::check(*place)?, kind)
+}
+
+pub(crate) unsafe fn cuDeviceGetDefaultMemPool(place: *mut CUmemoryPool, device: CUdevice) -> Outcome {
+    give(place, as_handle(pool::default_of(on_device(device)?)))
+}
+
+pub(crate) unsafe fn cuDeviceGetMemPool(place: *mut CUmemoryPool, device: CUdevice) -> Outcome {
+    give(place, as_handle(pool::current_of(on_device(device)?)))
 }
 
 pub(crate) unsafe fn cuDeviceSetMemPool(device: CUdevice, pool: CUmemoryPool) -> Outcome {
-    only(device)?;
-    find(pool)?;
-    *CURRENT.lock().expect("no panic while it is held") = pool.0.addr();
+    set_current(on_device(device)?, pool)
+}
+
+fn set_current(behind: Behind, pool: CUmemoryPool) -> Outcome {
+    let found = find(pool)?;
+    require(found.behind == behind && found.imported.is_none())?;
+    pool::set_current(behind, pool.0.addr());
     Ok(())
+}
+
+pub(crate) unsafe fn cuMemGetDefaultMemPool(
+    pool: *mut CUmemoryPool,
+    place: *mut CUmemLocation,
+    kind: CUmemAllocationType,
+) -> Outcome {
+    give(pool, as_handle(pool::default_of(at(place, kind)?)))
+}
+
+pub(crate) unsafe fn cuMemGetMemPool(
+    pool: *mut CUmemoryPool,
+    place: *mut CUmemLocation,
+    kind: CUmemAllocationType,
+) -> Outcome {
+    give(pool, as_handle(pool::current_of(at(place, kind)?)))
+}
+
+pub(crate) unsafe fn cuMemSetMemPool(
+    place: *mut CUmemLocation,
+    kind: CUmemAllocationType,
+    pool: CUmemoryPool,
+) -> Outcome {
+    set_current(at(place, kind)?, pool)
 }
 
 pub(crate) unsafe fn cuMemPoolCreate(created: *mut CUmemoryPool, properties: *const CUmemPoolProps) -> Outcome {
     require(!created.is_null() && !properties.is_null())?;
     let it = &*properties;
-    require(it.allocType == CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED)?;
-    if it.location.type_ != CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE {
+    let mut place = it.location;
+    let behind = at(&raw mut place, it.allocType)?;
+    let files = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.0;
+    if it.handleTypes.0 & !files != 0 {
+        // Handles of Windows, and handles for other machines.
         return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
     }
-    require(it.location.id == 0)?;
-    let handle = handle::new();
-    POOLS.insert(handle, Arc::default());
-    give(created, CUmemoryPool(as_pointer(handle)))
+    let mut pool = Pool::new(behind);
+    pool.handle_types = it.handleTypes.0;
+    pool.most = if it.maxSize == 0 { u64::MAX } else { it.maxSize as u64 };
+    give(created, as_handle(pool::insert(pool)))
 }
 
+/// What is allocated stays until it is freed.
 pub(crate) unsafe fn cuMemPoolDestroy(pool: CUmemoryPool) -> Outcome {
-    require(pool.0.addr() != *DEFAULT)?;
-    let mut current = CURRENT.lock().expect("no panic while it is held");
-    if *current == pool.0.addr() {
-        *current = *DEFAULT;
-    }
-    POOLS.remove(pool.0.addr()).map(|_| ()).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)
+    let found = find(pool)?;
+    require(found.imported.is_some() || pool.0.addr() != pool::default_of(found.behind))?;
+    pool::remove(pool.0.addr(), found.behind);
+    Ok(())
 }
 
 pub(crate) unsafe fn cuMemPoolTrimTo(pool: CUmemoryPool, keep: usize) -> Outcome {
-    let pool = find(pool)?;
-    let mut used = pool.used.lock().expect("no panic while it is held");
-    used.reserved = used.reserved.min(keep as u64).max(used.now);
+    find(pool)?.used().trim(keep as u64);
     Ok(())
 }
 
@@ -107,15 +137,17 @@ pub(crate) unsafe fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: Attrib
         Attribute::CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES
         | Attribute::CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC
         | Attribute::CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES => {
-            let set = u64::from(*value.cast::<u32>() != 0);
-            pool.attributes.lock().expect("no panic while it is held").insert(attribute.0, set);
+            pool.set(attribute.0, u64::from(*value.cast::<u32>() != 0));
         }
-        Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD => {
-            pool.attributes.lock().expect("no panic while it is held").insert(attribute.0, *value.cast::<u64>());
-        }
-        Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH | Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH => {
+        Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD => pool.set(attribute.0, *value.cast::<u64>()),
+        Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH => {
             require(*value.cast::<u64>() == 0)?;
-            let mut used = pool.used.lock().expect("no panic while it is held");
+            let mut used = pool.used();
+            used.most_reserved = used.reserved;
+        }
+        Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH => {
+            require(*value.cast::<u64>() == 0)?;
+            let mut used = pool.used();
             used.most = used.now;
         }
         _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
@@ -126,36 +158,60 @@ pub(crate) unsafe fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: Attrib
 pub(crate) unsafe fn cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: Attribute, value: *mut c_void) -> Outcome {
     let pool = find(pool)?;
     require(!value.is_null())?;
-    let set = pool.attributes.lock().expect("no panic while it is held").get(&attribute.0).copied();
-    let used = pool.used.lock().expect("no panic while it is held");
-    match attribute {
+    let wide = match attribute {
         Attribute::CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES
         | Attribute::CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC
         | Attribute::CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES => {
-            value.cast::<u32>().write(u32::from(set.unwrap_or(1) != 0));
+            value.cast::<u32>().write(u32::from(pool.get(attribute.0).unwrap_or(1) != 0));
+            return Ok(());
         }
-        Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD => value.cast::<u64>().write(set.unwrap_or(0)),
-        Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT => value.cast::<u64>().write(used.reserved),
-        Attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT => value.cast::<u64>().write(used.now),
-        Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH | Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH => {
-            value.cast::<u64>().write(used.most);
-        }
+        Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD => pool.get(attribute.0).unwrap_or(0),
+        Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT => pool.used().reserved,
+        Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH => pool.used().most_reserved,
+        Attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT => pool.used().now,
+        Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH => pool.used().most,
         _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
-    }
+    };
+    value.cast::<u64>().write(wide);
     Ok(())
 }
 
-pub(crate) unsafe fn cuMemPoolSetAccess(pool: CUmemoryPool, _access: *const CUmemAccessDesc, _count: usize) -> Outcome {
-    find(pool).map(|_| ())
+/// Peers may be let in and kept out; the pool's own device has access always.
+pub(crate) unsafe fn cuMemPoolSetAccess(handle: CUmemoryPool, wanted: *const CUmemAccessDesc, count: usize) -> Outcome {
+    let pool = find(handle)?;
+    let mut access = pool.access();
+    for it in array_of(wanted, count)? {
+        let place = location::check(it.location)?;
+        require(location::is_device(place))?;
+        let device = usize::try_from(place.id).unwrap_or(0);
+        match it.flags {
+            AccessFlags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE => access |= bit(device),
+            AccessFlags::CU_MEM_ACCESS_FLAGS_PROT_NONE => {
+                require(pool.behind != Behind::Device(device))?;
+                access &= !bit(device);
+            }
+            _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        }
+    }
+    pool.set_access(handle.0.addr(), access);
+    Ok(())
 }
 
 pub(crate) unsafe fn cuMemPoolGetAccess(
-    flags: *mut CUmemAccess_flags,
+    flags: *mut AccessFlags,
     pool: CUmemoryPool,
-    _location: *mut CUmemLocation,
+    place: *mut CUmemLocation,
 ) -> Outcome {
-    find(pool)?;
-    give(flags, CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+    let pool = find(pool)?;
+    require(!place.is_null())?;
+    let place = location::check(*place)?;
+    let has_access = if location::is_device(place) {
+        pool.access() & bit(usize::try_from(place.id).unwrap_or(0)) != 0
+    } else {
+        !matches!(pool.behind, Behind::Device(_))
+    };
+    let all = AccessFlags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    give(flags, if has_access { all } else { AccessFlags::CU_MEM_ACCESS_FLAGS_PROT_NONE })
 }
 
 /// The address is good at once: what the program does with it comes later in the stream's order.
@@ -168,23 +224,38 @@ pub(crate) unsafe fn cuMemAllocFromPoolAsync(
     context::healthy()?;
     let found = find(pool)?;
     let stream = stream::find(stream)?;
-    require(!address.is_null())?;
+    require(!address.is_null() && found.imported.is_none())?;
     if bytes == 0 {
         return give(address, CUdeviceptr_v2(0));
     }
-    let allocated = memory::allocate(bytes as u64).ok_or(CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
-    let mut used = found.used.lock().expect("no panic while it is held");
-    used.now += bytes as u64;
-    used.most = used.most.max(used.now);
-    used.reserved = used.reserved.max(used.now);
-    ORIGINS.lock().expect("no panic while it is held").insert(allocated, (pool.0.addr(), bytes as u64));
-    capture::add(&stream, || Content::Allocate(GraphMemory::new(allocated)))?;
-    give(address, CUdeviceptr_v2(allocated))
+    if let Some(allocated) = graph::memory::allocate_in_capture(&stream, bytes)? {
+        return give(address, CUdeviceptr_v2(allocated));
+    }
+    let (kind, device) = match found.behind {
+        Behind::Device(device) => (Kind::Pool(pool.0.addr()), device),
+        Behind::Host => (Kind::Host(HOST_FLAGS), stream.context.device),
+        Behind::Managed => (Kind::Managed, stream.context.device),
+    };
+    let out_of_memory = CUresult::CUDA_ERROR_OUT_OF_MEMORY;
+    let wanted = Wanted { bytes: bytes as u64, kind, device, context: 0, align: 1, access: found.access() };
+    let range = found.used().take(bytes as u64, found.most).and_then(|()| memory::take(&wanted));
+    let Some(range) = range else { return Err(out_of_memory) };
+    pool::note(range.start, pool.0.addr(), bytes as u64);
+    give(address, CUdeviceptr_v2(range.start))
 }
 
+/// From the pool that is current on the stream's device.
 pub(crate) unsafe fn cuMemAllocAsync(address: *mut CUdeviceptr, bytes: usize, stream: CUstream) -> Outcome {
-    let pool = *CURRENT.lock().expect("no panic while it is held");
-    cuMemAllocFromPoolAsync(address, bytes, CUmemoryPool(as_pointer(pool)), stream)
+    context::healthy()?;
+    let device = stream::find(stream)?.context.device;
+    let pool = pool::current_of(Behind::Device(device));
+    cuMemAllocFromPoolAsync(address, bytes, as_handle(pool), stream)
+}
+
+/// Only whole allocations can be freed, and only those that `cuMemFree` is for.
+pub(super) fn require_freeable(address: u64, range: &Range) -> Outcome {
+    let is_freed_so = matches!(range.kind, Kind::Device | Kind::Managed | Kind::Pool(_));
+    require(is_freed_so && range.start == address || pool::of(address).is_some())
 }
 
 pub(crate) unsafe fn cuMemFreeAsync(address: CUdeviceptr, stream: CUstream) -> Outcome {
@@ -193,18 +264,14 @@ pub(crate) unsafe fn cuMemFreeAsync(address: CUdeviceptr, stream: CUstream) -> O
     if address.0 == 0 {
         return Ok(());
     }
-    require(memory::device_range(address.0).is_some_and(|(start, _)| start == address.0))?;
-    if let Some((pool, bytes)) = ORIGINS.lock().expect("no panic while it is held").remove(&address.0)
-        && let Some(pool) = POOLS.get(pool)
-    {
-        let threshold = Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD.0;
-        let keep = pool.attributes.lock().expect("no panic while it is held").get(&threshold).copied().unwrap_or(0);
-        let mut used = pool.used.lock().expect("no panic while it is held");
-        used.now -= bytes;
-        used.reserved = used.reserved.min(keep).max(used.now);
+    if stream.capturing().is_none() && graph::memory::release(address.0)? {
+        return stream.perform(Operation::Nothing);
     }
-    if let Ok(context) = context::current() {
-        context.allocations.lock().expect("no panic while it is held").remove(&address.0);
+    let range = memory::find(address.0).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+    require_freeable(address.0, &range)?;
+    pool::forget(address.0);
+    if let Ok(owner) = context::find(range.context) {
+        owner.disown(address.0);
     }
     stream.perform(Operation::Free(address.0))
 }

@@ -10,8 +10,8 @@ use crate::operation::{Callback, HostFunction, Operation};
 use crate::stream::{self, Kind, Stream};
 use core::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use detshare_cuda::types::{
-    CUcontext, CUdevice, CUdevice_v1, CUevent, CUgreenCtx, CUhostFn, CUresult, CUstream, CUstreamAttrID,
-    CUstreamAttrValue, CUstreamCallback,
+    CUcontext, CUdevice, CUevent, CUgreenCtx, CUhostFn, CUresult, CUstream, CUstreamAttrID, CUstreamAttrValue,
+    CUstreamCallback,
 };
 
 /// `CU_STREAM_NON_BLOCKING`.
@@ -87,8 +87,7 @@ pub(crate) unsafe fn cuStreamGetId(stream: CUstream, id: *mut c_ulonglong) -> Ou
 }
 
 pub(crate) unsafe fn cuStreamGetDevice(stream: CUstream, device: *mut CUdevice) -> Outcome {
-    stream::find(stream)?;
-    give(device, CUdevice_v1(0))
+    give(device, super::device::handle_of(stream::find(stream)?.context.device))
 }
 
 pub(crate) unsafe fn cuStreamGetCtx(stream: CUstream, context: *mut CUcontext) -> Outcome {

@@ -11,6 +11,7 @@ use crate::check;
 use crate::device;
 use crate::exec::interface::{Fault, FaultKind, Progress, Shape};
 use crate::exec::{Cluster, Kernel};
+use crate::memory;
 use crate::sm::{self, Lane};
 use detshare_cuda::types::CUresult;
 use std::collections::VecDeque;
@@ -177,6 +178,7 @@ struct Ran {
 
 fn run(share: Share) -> Ran {
     let launch = share.launch;
+    memory::access::work_for(launch.lane.device);
     let mut ran = Ran { number: share.number, finished: 0, parked: Vec::new(), ends: 0, fault: None, idle: true };
     let fresh = share.fresh.map(|index| new_block(&launch, index));
     for mut block in share.parked.into_iter().chain(fresh) {
@@ -230,6 +232,7 @@ fn title(kind: FaultKind) -> &'static str {
         FaultKind::IllegalAddress => "illegal address",
         FaultKind::MisalignedAddress => "misaligned address",
         FaultKind::Trap => "trap",
+        FaultKind::Assert => "failed assertion",
         FaultKind::InvalidProgramCounter => "invalid program counter",
         FaultKind::StackOverflow => "stack overflow",
         FaultKind::Deadlock => "deadlock",
@@ -244,6 +247,7 @@ fn code(kind: FaultKind) -> CUresult {
         FaultKind::MisalignedAddress => CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
         FaultKind::InvalidProgramCounter => CUresult::CUDA_ERROR_INVALID_PC,
         FaultKind::StackOverflow => CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR,
+        FaultKind::Assert => CUresult::CUDA_ERROR_ASSERT,
         FaultKind::Trap | FaultKind::Deadlock | FaultKind::Finding => CUresult::CUDA_ERROR_LAUNCH_FAILED,
     }
 }
@@ -285,7 +289,8 @@ impl Kernels {
         kernel.ends = kernel.ends.max(ran.ends);
         kernel.parked.extend(ran.parked);
         if let Some(fault) = ran.fault {
-            if kernel.fate.poison(code(fault.kind)) {
+            // A failed assertion says so itself, as a program knows it.
+            if kernel.fate.poison(code(fault.kind)) && fault.kind != FaultKind::Assert {
                 tell(format_args!("{}: {}", title(fault.kind), fault.place));
             }
             return Some((0, self.running.swap_remove(index).done));

@@ -55,8 +55,9 @@ impl Warp {
                 self.end(block, active);
             }
             Op::Trap => return Err(self.fault(program, block, group, first, FaultKind::Trap, "trap")),
-            Op::AssertFail => {
-                return Err(self.fault(program, block, group, first, FaultKind::Trap, "failed assertion"));
+            Op::System(call) => {
+                self.system_call(program, block, group, call, active)?;
+                return Ok(Next::Following);
             }
             Op::Unsupported => {
                 let what = "instruction that is not supported";

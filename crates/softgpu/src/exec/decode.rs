@@ -22,6 +22,7 @@ mod modifiers;
 mod opcodes;
 mod operands;
 mod source;
+mod system;
 mod uncommon;
 mod video;
 mod warp_wide;
@@ -30,6 +31,7 @@ pub(crate) use error::DecodeError;
 
 use super::interface::{Global, KernelProperties, Parameter, Placement};
 use super::program::{Image, Kernel, Program, RESERVED_SHARED};
+use crate::system::SystemUse;
 use body::Body;
 use detshare_ptx::ast::{Function, FunctionKind, Linkage, Module};
 use link::Linked;
@@ -95,7 +97,7 @@ fn decode_as_asked(
     // The host finds a module's internal variables too, as with a GPU's driver; a function's own it does not.
     for datum in linked.data.iter().filter(|datum| !datum.inner) {
         let visible = datum.variable.linkage != Linkage::Internal;
-        let global = Global { address: datum.address, size: datum.size };
+        let global = Global { address: datum.address, size: datum.size, managed: datum.is_managed() };
         // The visible one of two with the same name.
         match globals.entry(datum.declarator.name.clone()) {
             std::collections::hash_map::Entry::Vacant(entry) => {
@@ -115,18 +117,25 @@ struct Reach {
     functions: BTreeSet<u32>,
     shared: BTreeSet<u32>,
     unsupported: Option<(String, u32)>,
+    system: SystemUse,
 }
 
 impl Reach {
     fn of(bodies: &[Body], start: usize, addressed: &BTreeSet<u32>) -> Self {
         let start = u32::try_from(start).unwrap_or(u32::MAX);
-        let mut reach = Self { functions: BTreeSet::from([start]), shared: BTreeSet::new(), unsupported: None };
+        let mut reach = Self {
+            functions: BTreeSet::from([start]),
+            shared: BTreeSet::new(),
+            unsupported: None,
+            system: SystemUse::default(),
+        };
         // Functions whose address is taken may be called, but then the call itself says what is missing.
         let mut called = vec![(start, true)];
         let mut calls = BTreeSet::from([start]);
         while let Some((number, is_called)) = called.pop() {
             let Some(body) = bodies.get(number as usize) else { continue };
             reach.shared.extend(&body.shared);
+            reach.system = reach.system.and(body.system);
             if is_called && reach.unsupported.is_none() {
                 reach.unsupported.clone_from(&body.unsupported);
             }
@@ -221,6 +230,7 @@ fn properties(
         most_threads: directive("reqntid").or_else(|| directive("maxntid")).map(|found| product(&found.arguments)),
         required_block,
         unsupported: reach.unsupported.clone(),
+        system: reach.system,
         target: target.unwrap_or_default(),
         required_cluster: sizes("reqnctapercluster").filter(|sizes| sizes.iter().all(|size| *size > 0)),
         needs_cluster: directive("explicitcluster").is_some(),

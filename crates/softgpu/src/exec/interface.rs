@@ -4,6 +4,7 @@
 //! [`Cluster`](super::Cluster) for each block or cluster of the grid and lets it run for a slice of instructions at a time,
 //! so that blocks that wait for each other make progress whatever the number of cores.
 
+use crate::system::{System, SystemUse};
 use std::sync::Arc;
 
 /// A variable of a module that needs memory on the device.
@@ -26,6 +27,8 @@ pub(crate) struct Global {
     pub(crate) address: u64,
     /// In bytes.
     pub(crate) size: u64,
+    /// Whether it is declared as managed: the host's as much as the device's.
+    pub(crate) managed: bool,
 }
 
 /// One parameter of a kernel in its parameter buffer.
@@ -60,6 +63,8 @@ pub(crate) struct KernelProperties {
     pub(crate) required_block: Option<[u32; 3]>,
     /// The first instruction that cannot be executed, and its line: a launch then says "not supported".
     pub(crate) unsupported: Option<(String, u32)>,
+    /// What it may use of the system, through all its calls.
+    pub(crate) system: SystemUse,
     /// The module's target: `sm_90` is 90.
     pub(crate) target: u32,
     /// `.reqnctapercluster` where declared.
@@ -85,6 +90,8 @@ pub(crate) struct Shape {
     pub(crate) grid_id: u64,
     /// How many SMs the device has (`%nsmid`).
     pub(crate) sm_count: u32,
+    /// What its kernel prints to and allocates from.
+    pub(crate) system: Arc<System>,
     /// Blocks in a cluster; None where the launch has none, which is one block.
     pub(crate) cluster: Option<[u32; 3]>,
     /// Memory through which the blocks of a cooperative launch meet.
@@ -168,6 +175,8 @@ pub(crate) enum FaultKind {
     MisalignedAddress,
     /// `trap`.
     Trap,
+    /// `__assertfail`.
+    Assert,
     /// A call of something that is no function.
     InvalidProgramCounter,
     /// Calls nested too deeply.

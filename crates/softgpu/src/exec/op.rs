@@ -3,10 +3,12 @@
 
 mod kinds;
 mod rare;
+mod system;
 mod uncommon;
 
 pub(super) use kinds::*;
 pub(super) use rare::*;
+pub(super) use system::{SystemCall, SystemFunction};
 pub(super) use uncommon::*;
 
 /// A register's place in its bank.
@@ -345,8 +347,7 @@ pub(super) enum Op {
     Return,
     Exit,
     Trap,
-    /// `__assertfail`.
-    AssertFail,
+    System(Box<SystemCall>),
     Sleep {
         a: Slot,
     },

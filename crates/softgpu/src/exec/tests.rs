@@ -75,6 +75,7 @@ fn shape(grid: [u32; 3], block: [u32; 3], dynamic_shared: u32, parameters: &[u64
         sm_count: 132,
         cluster: None,
         workspace: None,
+        system: Arc::default(),
     })
 }
 

@@ -264,7 +264,7 @@ impl Warp {
                 | Op::Return
                 | Op::Exit
                 | Op::Trap
-                | Op::AssertFail
+                | Op::System(_)
                 | Op::Unsupported
                 | Op::Sleep { .. }
                 | Op::Barrier(_)

@@ -3,13 +3,13 @@
 //! A stream that is being captured has a frontier: the nodes that its next node comes after. An event that is
 //! recorded there remembers the frontier; a stream that waits for it joins the capture with it.
 
-use super::{Content, Graph};
+use super::{Content, Dependency, Graph, PLAIN};
 use crate::boundary::Outcome;
 use crate::event::Event;
 use crate::operation::Operation;
 use crate::stream::{Kind, Stream};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use detshare_cuda::types::{CUresult, CUstreamCaptureMode as Mode};
+use detshare_cuda::types::{CUgraphEdgeData, CUresult, CUstreamCaptureMode as Mode};
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::ThreadId;
@@ -19,6 +19,8 @@ pub(crate) struct Capture {
     /// Never used twice.
     pub(crate) id: u64,
     pub(crate) graph: Arc<Graph>,
+    /// Whether the program brought the graph: a capture that fails does not take it away.
+    brought: bool,
     mode: Mode,
     thread: ThreadId,
     origin: usize,
@@ -30,7 +32,7 @@ pub(crate) struct Capture {
 #[derive(Clone)]
 pub(crate) struct Capturing {
     pub(crate) capture: Arc<Capture>,
-    pub(crate) frontier: Vec<usize>,
+    pub(crate) frontier: Vec<Dependency>,
 }
 
 /// Where in a capture an event was recorded.
@@ -86,7 +88,7 @@ pub(crate) fn forbid_unsafe_call() -> Outcome {
     outcome
 }
 
-pub(crate) fn begin(stream: &Arc<Stream>, mode: Mode, graph: Option<(Arc<Graph>, Vec<usize>)>) -> Outcome {
+pub(crate) fn begin(stream: &Arc<Stream>, mode: Mode, graph: Option<(Arc<Graph>, Vec<Dependency>)>) -> Outcome {
     static NEXT_ID: AtomicU64 = AtomicU64::new(1);
     if stream.kind == Kind::Legacy {
         return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -95,10 +97,12 @@ pub(crate) fn begin(stream: &Arc<Stream>, mode: Mode, graph: Option<(Arc<Graph>,
     if capturing.is_some() {
         return Err(CUresult::CUDA_ERROR_ILLEGAL_STATE);
     }
+    let brought = graph.is_some();
     let (graph, frontier) = graph.unwrap_or_else(|| (Graph::create(), Vec::new()));
     let capture = Arc::new(Capture {
         id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
         graph,
+        brought,
         mode,
         thread: std::thread::current().id(),
         origin: stream.handle,
@@ -131,15 +135,15 @@ pub(crate) fn end(stream: &Arc<Stream>) -> Outcome<Arc<Graph>> {
             joined &= capture.graph.state().reaches(&frontier, &part.frontier);
         }
     }
-    if capture.is_invalid() {
+    let failed = match (capture.is_invalid(), joined) {
+        (true, _) => CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+        (_, false) => CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED,
+        _ => return Ok(Arc::clone(&capture.graph)),
+    };
+    if !capture.brought {
         capture.graph.destroy();
-        return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     }
-    if !joined {
-        capture.graph.destroy();
-        return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
-    }
-    Ok(Arc::clone(&capture.graph))
+    Err(failed)
 }
 
 /// The stream's part in a capture that is still good; None if it is not captured.
@@ -167,16 +171,37 @@ fn part(stream: &Arc<Stream>) -> Outcome<Option<Capturing>> {
 
 /// Adds the operation to the graph; false if the stream is not captured.
 pub(crate) fn record(stream: &Arc<Stream>, operation: &Operation) -> Outcome<bool> {
-    add(stream, || Content::of(operation))
+    let Some(mut part) = part(stream)? else { return Ok(false) };
+    if let Operation::Kernel(launch) = operation
+        && launch.may_begin_early()
+    {
+        let state = part.capture.graph.state();
+        for (node, data) in &mut part.frontier {
+            let kernel = |content: Content| matches!(content, Content::Operation(Operation::Kernel(_)));
+            if state.find(*node).is_some_and(|node| kernel(node.content())) {
+                *data = BEGINS_EARLY;
+            }
+        }
+    }
+    add_behind(stream, part, Content::of(operation))?;
+    Ok(true)
 }
+
+/// The edge to a kernel that may begin before the one before it is over.
+const BEGINS_EARLY: CUgraphEdgeData = CUgraphEdgeData { from_port: 1, type_: 1, ..PLAIN };
 
 /// Adds a node to the graph behind the stream's frontier; false if the stream is not captured.
 pub(crate) fn add(stream: &Arc<Stream>, content: impl FnOnce() -> Content) -> Outcome<bool> {
-    let Some(mut part) = part(stream)? else { return Ok(false) };
-    let node = part.capture.graph.add(content(), &part.frontier)?;
-    part.frontier = vec![node.handle];
-    *stream.capturing() = Some(part);
+    let Some(part) = part(stream)? else { return Ok(false) };
+    add_behind(stream, part, content())?;
     Ok(true)
+}
+
+fn add_behind(stream: &Arc<Stream>, mut part: Capturing, content: Content) -> Outcome {
+    let node = part.capture.graph.add(content, &part.frontier)?;
+    part.frontier = vec![(node.handle, PLAIN)];
+    *stream.capturing() = Some(part);
+    Ok(())
 }
 
 pub(crate) fn record_event(stream: &Arc<Stream>, event: &Arc<Event>) -> Outcome<bool> {
@@ -209,9 +234,9 @@ pub(crate) fn wait_event(stream: &Arc<Stream>, event: &Arc<Event>) -> Outcome<bo
                 point.capture.invalidate();
                 return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_MERGE);
             }
-            for node in point.frontier {
-                if !own.frontier.contains(&node) {
-                    own.frontier.push(node);
+            for (node, data) in point.frontier {
+                if !own.frontier.iter().any(|(known, _)| *known == node) {
+                    own.frontier.push((node, data));
                 }
             }
             *stream.capturing() = Some(own);

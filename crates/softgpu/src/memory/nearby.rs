@@ -1,6 +1,7 @@
 //! What lies near an address, for people who look for a mistake.
 
-use super::{arena, host};
+use super::space::space;
+use super::{Kind, arena, covers, find};
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
@@ -40,10 +41,11 @@ fn freed_at(address: u64) -> Option<(u64, u64)> {
 
 /// Where an access of so many bytes lies.
 pub(crate) fn whereabouts(address: u64, bytes: u64) -> Whereabouts {
-    match arena::device_range(address) {
-        Some((start, size)) if address - start + bytes <= size => Whereabouts::Within { start, size },
+    match find(address) {
+        Some(range) if matches!(range.kind, Kind::Registered(_)) => Whereabouts::Elsewhere,
+        Some(range) if covers(address, bytes) => Whereabouts::Within { start: range.start, size: range.size },
         Some(_) => Whereabouts::Outside,
-        None if arena::is_accessible(address, bytes).is_some() => Whereabouts::Outside,
+        None if space().contains(address) => Whereabouts::Outside,
         None => Whereabouts::Elsewhere,
     }
 }
@@ -53,7 +55,8 @@ pub(crate) fn nearby(address: u64) -> String {
     if address < NULL_PAGE {
         return format!("that is {address} bytes from NULL");
     }
-    if let Some((start, size)) = arena::device_range(address) {
+    if let Some(range) = find(address) {
+        let (start, size) = (range.start, range.size);
         return format!("that is byte {} of the allocation of {size} bytes at {start:#x}", address - start);
     }
     if let Some((start, size)) = freed_at(address) {
@@ -64,7 +67,7 @@ pub(crate) fn nearby(address: u64) -> String {
     }
     let [before, after] = arena::neighbours(address);
     let before = before.map(|(start, size)| {
-        let beyond = address - start - size;
+        let beyond = (address - start).saturating_sub(size);
         (beyond, format!("{beyond} bytes after the end of the allocation of {size} bytes at {start:#x}"))
     });
     let after = after.map(|(start, size)| {
@@ -72,8 +75,7 @@ pub(crate) fn nearby(address: u64) -> String {
         (ahead, format!("{ahead} bytes before the allocation of {size} bytes at {start:#x}"))
     });
     match before.into_iter().chain(after).min() {
-        Some((_, words)) if arena::is_accessible(address, 1).is_some() => format!("that is {words}"),
-        _ if host::host_range(address).is_some() => "that is pinned host memory".to_string(),
+        Some((_, words)) if space().contains(address) => format!("that is {words}"),
         _ => "that is no device memory: pageable host memory, or a wild pointer".to_string(),
     }
 }

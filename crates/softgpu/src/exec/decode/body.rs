@@ -8,6 +8,7 @@ use crate::exec::interface::Parameter;
 use crate::exec::line_table::{LineTable, Origin};
 use crate::exec::op::{Condition, Instruction, Op, Place, Reg, Slot};
 use crate::exec::program::{Function, Preset, Source};
+use crate::system::SystemUse;
 use detshare_ptx::ScalarType;
 use detshare_ptx::ast::{self, FunctionKind, Space, Span, Statement, TableKind, Variable};
 use std::collections::{BTreeSet, HashMap};
@@ -33,6 +34,8 @@ pub(super) struct Body {
     pub(super) calls_addresses: bool,
     /// Shared variables that it uses.
     pub(super) shared: BTreeSet<u32>,
+    /// What it uses of the system.
+    pub(super) system: SystemUse,
 }
 
 /// What a name stands for within a function.
@@ -122,6 +125,7 @@ pub(super) fn decode(
         taken: BTreeSet::new(),
         calls_addresses: false,
         shared: BTreeSet::new(),
+        system: SystemUse::default(),
     };
     let mut builder = Builder {
         linked,
@@ -295,6 +299,7 @@ impl<'a> Builder<'a> {
                 self.emit(Op::Unsupported);
                 Ok(())
             }
+            Refusal::NotSupported(reason) => Err(DecodeError::NotSupported { text: text(), line: source.line, reason }),
             Refusal::Wrong(reason) => Err(DecodeError::BadInstruction { text: text(), line: source.line, reason }),
             Refusal::Unresolved(name) => Err(DecodeError::Unresolved { name, line: Some(source.line) }),
         }
@@ -481,6 +486,11 @@ impl<'a> Builder<'a> {
     /// Notes that whatever an address says is called.
     pub(super) fn calls_addresses(&mut self) {
         self.body.calls_addresses = true;
+    }
+
+    /// Notes what it uses of the system.
+    pub(super) fn uses(&mut self, system: SystemUse) {
+        self.body.system = self.body.system.and(system);
     }
 
     /// Adds an instruction without a condition.

@@ -10,23 +10,6 @@ use crate::exec::op::{Barrier, BarrierKind, Call, Condition, Logic, Op, Place, R
 use detshare_ptx::ScalarType;
 use detshare_ptx::ast::{Instruction, Operand};
 
-/// Functions that every device has without a definition. They cannot be run, all but the first.
-const SYSTEM_FUNCTIONS: [&str; 12] = [
-    ASSERT_FAIL,
-    "vprintf",
-    "malloc",
-    "free",
-    "__nvvm_reflect",
-    "cudaGetParameterBuffer",
-    "cudaGetParameterBufferV2",
-    "cudaLaunchDevice",
-    "cudaLaunchDeviceV2",
-    "cudaDeviceSynchronize",
-    "cudaGetDevice",
-    "cudaStreamCreateWithFlags",
-];
-const ASSERT_FAIL: &str = "__assertfail";
-
 impl<'a> Builder<'a> {
     pub(super) fn branch(&mut self, i: &Instruction, m: &mut Modifiers<'_>) -> Decoded<Op> {
         m.take("uni");
@@ -92,9 +75,7 @@ impl<'a> Builder<'a> {
                 (None, slot)
             }
             Some(_) => return Err(Refusal::Wrong("no function to call")),
-            None if callee == ASSERT_FAIL => return Ok(Op::AssertFail),
-            None if SYSTEM_FUNCTIONS.contains(&callee.as_str()) => return Err(Refusal::Unsupported),
-            None => return Err(Refusal::Unresolved(callee.clone())),
+            None => return self.system_call(callee, results, arguments),
         };
         let arguments: Decoded<Vec<Place>> = arguments.iter().map(|operand| self.argument(operand)).collect();
         let results: Decoded<Vec<Option<Place>>> = results
@@ -108,7 +89,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Where an argument or result of a call is.
-    fn argument(&mut self, operand: &Operand) -> Decoded<Place> {
+    pub(super) fn argument(&mut self, operand: &Operand) -> Decoded<Place> {
         if let Operand::Name(name) = operand
             && let Some(Symbol::Frame { offset, size }) = self.find(name)
         {

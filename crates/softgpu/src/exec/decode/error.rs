@@ -29,6 +29,15 @@ pub(crate) enum DecodeError {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// An instruction without which nothing of the module makes sense, and which cannot be run.
+    NotSupported {
+        /// Its text.
+        text: String,
+        /// Its line.
+        line: u32,
+        /// Why not.
+        reason: &'static str,
+    },
     /// Something that is no instruction, or an instruction whose operands make no sense.
     BadInstruction {
         /// Its text.
@@ -48,7 +57,31 @@ impl core::fmt::Display for DecodeError {
             Self::Duplicate { name } => write!(f, "symbol '{name}' is defined more than once"),
             Self::NoMemory { name, size } => write!(f, "no memory for variable '{name}' of {size} bytes"),
             Self::BadVariable { name, reason } => write!(f, "variable '{name}': {reason}"),
-            Self::BadInstruction { text, line, reason } => write!(f, "line {line}: {reason}: '{text}'"),
+            Self::NotSupported { text, line, reason } | Self::BadInstruction { text, line, reason } => {
+                write!(f, "line {line}: {reason}: '{text}'")
+            }
+        }
+    }
+}
+
+impl DecodeError {
+    /// Where in the source it is, if in code.
+    pub(crate) fn line(&self) -> Option<u32> {
+        match self {
+            Self::Unresolved { line, .. } => *line,
+            Self::NotSupported { line, .. } | Self::BadInstruction { line, .. } => Some(*line),
+            _ => None,
+        }
+    }
+
+    /// The error without its line.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Self::NotSupported { text, reason, .. } | Self::BadInstruction { text, reason, .. } => {
+                format!("{reason}: '{text}'")
+            }
+            Self::Unresolved { name, .. } => format!("Unknown symbol '{name}'"),
+            other => other.to_string(),
         }
     }
 }
@@ -60,6 +93,8 @@ impl std::error::Error for DecodeError {}
 pub(super) enum Refusal {
     /// It cannot be run, but it may be right.
     Unsupported,
+    /// It cannot be run, and its module is not loaded for that.
+    NotSupported(&'static str),
     /// It is wrong.
     Wrong(&'static str),
     /// It uses a name that is not there.

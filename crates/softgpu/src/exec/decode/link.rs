@@ -31,6 +31,10 @@ pub(super) struct Datum<'a> {
 }
 
 impl Datum<'_> {
+    pub(super) fn is_managed(&self) -> bool {
+        self.variable.attributes.iter().any(|attribute| attribute.trim_start_matches('.') == "managed")
+    }
+
     pub(super) fn is_constant(&self) -> bool {
         self.variable.space == Space::Const
     }

@@ -128,12 +128,28 @@ fn a_kernel_says_what_it_cannot_run() {
          .visible .entry direct() { call f; ret; }
          .visible .entry none() { .reg .b64 %rd; mov.u64 %rd, f; ret; }
          .visible .entry print() { .reg .b64 %rd; { .param .b64 a; .param .b64 b; .param .b32 v;
-            call (v), vprintf, (a, b); } ret; }",
+            call (v), vprintf, (a, b); } ret; }
+         .func p() { .reg .b64 %rd; { .param .b64 a; .param .b64 b; .param .b32 v; call (v), vprintf, (a, b); } ret; }
+         .visible .entry through() { call p; ret; }",
     ));
     let unsupported = |name: &str| image.kernels[name].properties.unsupported.clone();
     let (text, line) = unsupported("direct").unwrap();
     assert!(text.starts_with("tex.2d.v4.f32.f32") && !text.ends_with(';'), "{text}");
     assert_eq!(line, 5);
     assert_eq!(unsupported("none"), None);
-    assert!(unsupported("print").unwrap().0.contains("vprintf"));
+    assert_eq!(unsupported("print"), None);
+    let prints = |name: &str| image.kernels[name].properties.system.prints;
+    assert!(prints("print") && prints("through") && !prints("direct"), "what a kernel calls prints for it");
+}
+
+#[test]
+fn a_launch_from_a_kernel_is_refused_with_its_line() {
+    let source = with_header(".visible .entry k() {\n { .param .b32 r; call (r), cudaDeviceSynchronize; } ret; }");
+    let Some(DecodeError::NotSupported { text, line, reason }) = try_image(&[&source]).err() else {
+        panic!("it was decoded")
+    };
+    assert!(
+        text.contains("cudaDeviceSynchronize") && line == 5 && reason.contains("kernels"),
+        "{line}: {text}: {reason}"
+    );
 }

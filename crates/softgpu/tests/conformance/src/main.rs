@@ -15,31 +15,46 @@ mod codes;
 mod gpu;
 mod graph_parts;
 mod kernels;
+mod processes;
 mod runner;
 
+mod array;
 mod capture;
 mod cluster;
 mod context;
+mod copy_batch;
 mod device;
 mod errors;
 mod event;
 mod external_semaphore;
 mod graph;
+mod graph_conditional;
+mod graph_edges;
 mod graph_exec;
+mod graph_memory;
+mod graph_update;
 mod green_context;
 mod host_functions;
+mod ipc;
+mod kernel_calls;
 mod launch;
 mod library;
+mod lifetimes;
+mod managed;
 mod memory;
 mod memory_copy;
 mod module;
+mod module_images;
 mod occupancy;
+mod peer;
 mod pool;
 mod proc_address;
 mod stream;
 mod stream_memory;
 mod stream_order;
 mod tensor_map;
+mod user_object;
+mod virtual_memory;
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -56,12 +71,20 @@ type Outcome = Result<()>;
 type Test = (&'static str, fn(&Driver) -> Outcome);
 
 /// One table for each file, the most ordinary behaviour first.
-const TABLES: [&[Test]; 23] = [
+const TABLES: [&[Test]; 37] = [
     device::TESTS,
     context::TESTS,
     memory::TESTS,
     memory_copy::TESTS,
+    lifetimes::TESTS,
+    managed::TESTS,
+    array::TESTS,
+    copy_batch::TESTS,
+    virtual_memory::TESTS,
+    ipc::TESTS,
+    peer::TESTS,
     module::TESTS,
+    module_images::TESTS,
     launch::TESTS,
     cluster::TESTS,
     tensor_map::TESTS,
@@ -69,10 +92,16 @@ const TABLES: [&[Test]; 23] = [
     stream_order::TESTS,
     event::TESTS,
     host_functions::TESTS,
+    kernel_calls::TESTS,
     library::TESTS,
     occupancy::TESTS,
     graph::TESTS,
     graph_exec::TESTS,
+    graph_update::TESTS,
+    graph_edges::TESTS,
+    graph_memory::TESTS,
+    graph_conditional::TESTS,
+    user_object::TESTS,
     capture::TESTS,
     pool::TESTS,
     stream_memory::TESTS,

@@ -1,0 +1,215 @@
+//! Many copies in one call, and copies in three dimensions between contexts.
+
+use crate::Outcome;
+use crate::gpu::{Gpu, NO_ADDRESS, NON_BLOCKING, NULL_STREAM, offset};
+use anyhow::ensure;
+use core::mem::zeroed;
+use core::ptr::null_mut;
+use detshare_cuda::Driver;
+use detshare_cuda::types::{
+    CUDA_ARRAY_DESCRIPTOR, CUDA_MEMCPY3D_BATCH_OP, CUDA_MEMCPY3D_PEER, CUarray, CUarray_format, CUcontext, CUdeviceptr,
+    CUdeviceptr_v2, CUmemcpy3DOperandType as Operand, CUmemcpyAttributes, CUmemcpySrcAccessOrder as Order,
+    CUmemorytype as Memory, CUresult,
+};
+
+tests! { copy_batch:
+    all_copies_are_made,
+    the_call_may_read_the_source_at_once,
+    batches_wait_for_their_turn,
+    batches_are_checked,
+    boxes_in_a_batch,
+    arrays_in_a_batch,
+    boxes_between_contexts,
+}
+
+fn attributes(order: Order) -> CUmemcpyAttributes {
+    // SAFETY: plain values throughout, where zero means none.
+    let nothing: CUmemcpyAttributes = unsafe { zeroed() };
+    CUmemcpyAttributes { srcAccessOrder: order, ..nothing }
+}
+
+fn all_copies_are_made(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let stream = gpu.stream(NON_BLOCKING)?;
+    let words = gpu.shared_words(8)?;
+    (0..4).for_each(|index| words.set(index, 40 + u32::try_from(index).unwrap_or(0)));
+    let (first, second) = (gpu.zeros(4)?, gpu.zeros(4)?);
+    let source = gpu.upload(&[1, 2, 3, 4])?;
+    let mut to = [first, second, words.at(4)];
+    let mut from = [words.at(0), source, offset(source, 8)];
+    let mut sizes = [16, 8, 8];
+    let mut how =
+        [attributes(Order::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM), attributes(Order::CU_MEMCPY_SRC_ACCESS_ORDER_ANY)];
+    let mut firsts = [0, 2];
+    let (to, from, sizes) = (to.as_mut_ptr(), from.as_mut_ptr(), sizes.as_mut_ptr());
+    ok!(driver, cuMemcpyBatchAsync_v2(to, from, sizes, 3, how.as_mut_ptr(), firsts.as_mut_ptr(), 2, stream));
+    gpu.wait(stream)?;
+    ensure!(gpu.read(first, 4)? == [40, 41, 42, 43], "{:?}", gpu.read(first, 4)?);
+    ensure!(gpu.read(second, 4)? == [1, 2, 0, 0], "{:?}", gpu.read(second, 4)?);
+    ensure!((words.get(4), words.get(5), words.get(6)) == (3, 4, 0), "the host has {}", words.get(4));
+    Ok(())
+}
+
+fn the_call_may_read_the_source_at_once(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let gate = gpu.gate()?;
+    let stream = gpu.stream(NON_BLOCKING)?;
+    let words = gpu.shared_words(4)?;
+    (0..4).for_each(|index| words.set(index, 6));
+    let memory = gpu.zeros(4)?;
+    let (mut to, mut from, mut size, mut first) = (memory, words.at(0), 16, 0);
+    let mut how = attributes(Order::CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL);
+    gpu.hold_at(&gate, stream)?;
+    let (to, from, size) = (&raw mut to, &raw mut from, &raw mut size);
+    ok!(driver, cuMemcpyBatchAsync_v2(to, from, size, 1, &raw mut how, &raw mut first, 1, stream));
+    (0..4).for_each(|index| words.set(index, 99));
+    gate.open();
+    gpu.wait(stream)?;
+    gate.was_passed()?;
+    ensure!(gpu.read(memory, 4)? == [6; 4], "{:?}", gpu.read(memory, 4)?);
+    Ok(())
+}
+
+fn batches_wait_for_their_turn(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let gate = gpu.gate()?;
+    let stream = gpu.stream(NON_BLOCKING)?;
+    let (source, memory) = (gpu.zeros(4)?, gpu.zeros(4)?);
+    let [fill] = gpu.kernels([c"fill"])?;
+    gpu.hold_at(&gate, stream)?;
+    gpu.launch(fill, 4, stream, &[&source, &8_u32, &4_u32])?;
+    let (mut to, mut from, mut size, mut first) = (memory, source, 16, 0);
+    let mut how = attributes(Order::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM);
+    let (to, from, size) = (&raw mut to, &raw mut from, &raw mut size);
+    ok!(driver, cuMemcpyBatchAsync_v2(to, from, size, 1, &raw mut how, &raw mut first, 1, stream));
+    gpu.is_pending(stream)?;
+    gate.open();
+    gpu.wait(stream)?;
+    gate.was_passed()?;
+    ensure!(gpu.read(memory, 4)? == [8; 4], "the batch came before the kernel");
+    Ok(())
+}
+
+fn batches_are_checked(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let stream = gpu.stream(NON_BLOCKING)?;
+    let memory = gpu.zeros(8)?;
+    let mut to = [memory, offset(memory, 16)];
+    let mut from = [offset(memory, 16), memory];
+    let mut sizes = [4, 4];
+    let mut how = [attributes(Order::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM)];
+    let mut firsts = [0];
+    let (to, from, sizes) = (to.as_mut_ptr(), from.as_mut_ptr(), sizes.as_mut_ptr());
+    let (with, first) = (how.as_mut_ptr(), firsts.as_mut_ptr());
+    expect!(driver, cuMemcpyBatchAsync_v2(to, from, sizes, 0, with, first, 1, stream) => CUDA_ERROR_INVALID_VALUE);
+    expect!(driver, cuMemcpyBatchAsync_v2(null_mut(), from, sizes, 2, with, first, 1, stream)
+        => CUDA_ERROR_INVALID_VALUE);
+    expect!(driver, cuMemcpyBatchAsync_v2(to, from, sizes, 2, with, first, 0, stream) => CUDA_ERROR_INVALID_VALUE);
+    noted!(driver, cuMemcpyBatchAsync_v2(to, from, sizes, 2, with, first, 1, NULL_STREAM), "the default stream");
+    firsts[0] = 1;
+    let first = firsts.as_mut_ptr();
+    expect!(driver, cuMemcpyBatchAsync_v2(to, from, sizes, 2, with, first, 1, stream) => CUDA_ERROR_INVALID_VALUE);
+    let mut wrong = [attributes(Order::CU_MEMCPY_SRC_ACCESS_ORDER_INVALID)];
+    let mut zero = [0];
+    let code = noted!(
+        driver,
+        cuMemcpyBatchAsync_v2(to, from, sizes, 2, wrong.as_mut_ptr(), zero.as_mut_ptr(), 1, stream),
+        "no order"
+    );
+    ensure!(code != CUresult::CUDA_SUCCESS, "copies without an order are made");
+    gpu.wait(stream)
+}
+
+/// A box of words without gaps.
+fn packed(pointer: CUdeviceptr, row: usize) -> detshare_cuda::types::CUmemcpy3DOperand {
+    // SAFETY: plain values throughout, where zero means none.
+    let mut operand: detshare_cuda::types::CUmemcpy3DOperand = unsafe { zeroed() };
+    operand.type_ = Operand::CU_MEMCPY_OPERAND_TYPE_POINTER;
+    // SAFETY: all fields of the union are plain values.
+    let side = unsafe { &mut operand.op.ptr };
+    (side.ptr, side.rowLength, side.layerHeight) = (pointer, row, 0);
+    operand
+}
+
+fn boxes_in_a_batch(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let stream = gpu.stream(NON_BLOCKING)?;
+    let source = gpu.upload(&(0..16).collect::<Vec<_>>())?;
+    let memory = gpu.zeros(16)?;
+    // SAFETY: plain values throughout, where zero means none.
+    let mut copy: CUDA_MEMCPY3D_BATCH_OP = unsafe { zeroed() };
+    (copy.src, copy.dst) = (packed(offset(source, 4), 16), packed(memory, 8));
+    (copy.extent.width, copy.extent.height, copy.extent.depth) = (8, 4, 1);
+    copy.srcAccessOrder = Order::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    ok!(driver, cuMemcpy3DBatchAsync_v2(1, &raw mut copy, 0, stream));
+    gpu.wait(stream)?;
+    let seen = gpu.read(memory, 9)?;
+    ensure!(seen == [1, 2, 5, 6, 9, 10, 13, 14, 0], "{seen:?}");
+    expect!(driver, cuMemcpy3DBatchAsync_v2(0, &raw mut copy, 0, stream) => CUDA_ERROR_INVALID_VALUE);
+    expect!(driver, cuMemcpy3DBatchAsync_v2(1, null_mut(), 0, stream) => CUDA_ERROR_INVALID_VALUE);
+    noted!(driver, cuMemcpy3DBatchAsync_v2(1, &raw mut copy, 1, stream), "an unknown flag");
+    Ok(())
+}
+
+fn arrays_in_a_batch(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let stream = gpu.stream(NON_BLOCKING)?;
+    let shape = CUDA_ARRAY_DESCRIPTOR {
+        Width: 4,
+        Height: 4,
+        Format: CUarray_format::CU_AD_FORMAT_UNSIGNED_INT32,
+        NumChannels: 1,
+    };
+    let mut array = CUarray(null_mut());
+    ok!(driver, cuArrayCreate_v2(&raw mut array, &raw const shape));
+    let (source, memory) = (gpu.upload(&(0..16).collect::<Vec<_>>())?, gpu.zeros(16)?);
+    let in_array = |x: usize, y: usize| {
+        // SAFETY: plain values throughout, where zero means none.
+        let mut operand: detshare_cuda::types::CUmemcpy3DOperand = unsafe { zeroed() };
+        operand.type_ = Operand::CU_MEMCPY_OPERAND_TYPE_ARRAY;
+        // SAFETY: all fields of the union are plain values.
+        let side = unsafe { &mut operand.op.array };
+        (side.array, side.offset.x, side.offset.y) = (array, x, y);
+        operand
+    };
+    // SAFETY: plain values throughout, where zero means none.
+    let mut copies: [CUDA_MEMCPY3D_BATCH_OP; 2] = unsafe { zeroed() };
+    (copies[0].src, copies[0].dst) = (packed(source, 4), in_array(0, 0));
+    (copies[0].extent.width, copies[0].extent.height, copies[0].extent.depth) = (4, 4, 1);
+    (copies[1].src, copies[1].dst) = (in_array(1, 2), packed(memory, 2));
+    (copies[1].extent.width, copies[1].extent.height, copies[1].extent.depth) = (2, 2, 1);
+    for copy in &mut copies {
+        copy.srcAccessOrder = Order::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+        // One after the other: copies of one batch have no order.
+        ok!(driver, cuMemcpy3DBatchAsync_v2(1, core::ptr::from_mut(copy), 0, stream));
+        gpu.wait(stream)?;
+    }
+    ensure!(gpu.read(memory, 5)? == [9, 10, 13, 14, 0], "{:?}", gpu.read(memory, 5)?);
+    Ok(())
+}
+
+fn boxes_between_contexts(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let source = gpu.upload(&(0..16).collect::<Vec<_>>())?;
+    let mut own = CUcontext(null_mut());
+    ok!(driver, cuCtxCreate_v2(&raw mut own, 0, gpu.device));
+    let memory = gpu.zeros(16)?;
+    // SAFETY: plain values throughout, where zero means none.
+    let mut copy: CUDA_MEMCPY3D_PEER = unsafe { zeroed() };
+    (copy.srcMemoryType, copy.srcDevice, copy.srcContext) = (Memory::CU_MEMORYTYPE_DEVICE, source, gpu.context);
+    (copy.dstMemoryType, copy.dstDevice, copy.dstContext) = (Memory::CU_MEMORYTYPE_DEVICE, memory, own);
+    (copy.srcXInBytes, copy.srcPitch, copy.dstPitch) = (4, 16, 8);
+    (copy.WidthInBytes, copy.Height, copy.Depth) = (8, 4, 1);
+    ok!(driver, cuMemcpy3DPeer(&raw const copy));
+    ok!(driver, cuCtxSynchronize());
+    ensure!(gpu.read(memory, 9)? == [1, 2, 5, 6, 9, 10, 13, 14, 0], "{:?}", gpu.read(memory, 9)?);
+    ok!(driver, cuMemcpy3DPeerAsync(&raw const copy, NULL_STREAM));
+    ok!(driver, cuCtxSynchronize());
+    ok!(driver, cuMemcpyPeer(memory, own, source, gpu.context, 64));
+    ok!(driver, cuCtxSynchronize());
+    ensure!(gpu.read(memory, 4)? == [0, 1, 2, 3], "{:?}", gpu.read(memory, 4)?);
+    let nowhere = CUdeviceptr_v2(NO_ADDRESS.0 + 0x1000);
+    let code = noted!(driver, cuMemcpyPeer(memory, own, nowhere, gpu.context, 64), "no memory");
+    ensure!(code != CUresult::CUDA_SUCCESS, "what is not there was copied");
+    Ok(())
+}
