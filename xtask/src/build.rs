@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Everything that is loaded or started by tests, apart from the tests themselves.
-const PACKAGES: [&str; 13] = [
+const PACKAGES: [&str; 14] = [
     "detshare-shim",
     "detshare-softgpu",
     "detshare-stub-driver",
     "detshare-surface",
     "detshare-conformance",
     "detshare-instructions",
+    "detshare-kernel-fuzz",
     "detshare-bench",
     "detshare-cudarc",
     "detshare-workloads",
@@ -32,15 +33,24 @@ const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 const ZIG: [&str; 2] = ["cargo-zigbuild==0.24.0", "ziglang==0.15.1"];
 const LARGEST_SHIM: u64 = 2 << 20;
 
-fn package_arguments() -> impl Iterator<Item = &'static str> {
-    PACKAGES.into_iter().flat_map(|package| ["--package", package])
+fn package_arguments(packages: &[&'static str]) -> impl Iterator<Item = &'static str> {
+    packages.iter().flat_map(|package| ["--package", package])
 }
 
 /// Builds all of it for this machine; returns the folder that holds it.
 pub(crate) fn here() -> Result<PathBuf> {
+    for_this_machine(&PACKAGES)
+}
+
+/// Builds the software GPU alone; returns the folder that holds it.
+pub(crate) fn softgpu() -> Result<PathBuf> {
+    for_this_machine(&["detshare-softgpu"])
+}
+
+fn for_this_machine(packages: &[&'static str]) -> Result<PathBuf> {
     let mut command = cargo();
     command.args(["build", "--quiet", "--release"]);
-    command.args(package_arguments());
+    command.args(package_arguments(packages));
     run(&mut command)?;
     Ok(target().join("release"))
 }
@@ -58,7 +68,7 @@ pub(crate) fn portable() -> Result<PathBuf> {
     let mut zigbuild = Command::new(zig.join("bin/cargo-zigbuild"));
     zigbuild.current_dir(root()).env("PYTHONPATH", &zig);
     zigbuild.args(["zigbuild", "--quiet", "--release", "--target", &format!("{TRIPLE}.{major}.{minor}")]);
-    zigbuild.args(package_arguments());
+    zigbuild.args(package_arguments(&PACKAGES));
     run(&mut zigbuild)?;
     let folder = target().join(TRIPLE).join("release");
     check_shim(&folder.join(SHIM))?;

@@ -1,14 +1,15 @@
 //! `cargo xtask gpu-bundle DIR`: all that a GPU machine without Rust needs to check DetShare.
 
-use crate::build;
 use crate::process::root;
+use crate::{build, samples};
 use anyhow::{Context, Result};
 use std::path::Path;
 
-const PROGRAMS: [&str; 16] = [
+const PROGRAMS: [&str; 18] = [
     "surface",
     "conformance",
     "instructions",
+    "kernel_fuzz",
     "order",
     "call_cost",
     "move_cost",
@@ -21,6 +22,7 @@ const PROGRAMS: [&str; 16] = [
     "soak",
     "detshare",
     "detshared",
+    build::SOFTGPU,
     build::STUB_DRIVER,
 ];
 
@@ -63,6 +65,8 @@ const CHECKS: &str = r#"[
   "command": ["python3", "tenants.py", "--detshare", "bin/detshare", "--out", "{out}"]},
  {"name": "mps_restart", "timed": true, "timeout_s": 90,
   "command": ["python3", "mps_restart.py", "--detshare", "bin/detshare", "--program", "bin/step_probe", "--out", "{out}"]},
+ {"name": "kernel_fuzz", "timeout_s": 240,
+  "command": ["sh", "-c", "[ -f kernels.corpus ] || exit 77; bin/kernel_fuzz replay --all --driver {driver} kernels.corpus"]},
  {"name": "quota", "timeout_s": 60,
   "command": ["env", "LD_PRELOAD={shim}", "DETSHARE_MEM=1GiB", "sh", "-c",
               "bin/quota_probe init managed:1000000 create:2097152 map:1 retain:1 free:1 free:2 info unmap:1 info array:512:512 cube:64:64:64 mipmap:512:512:4 info free:3 free:4 free:5 node:1000000 any-node:1000000 info graph-free:6 graph-free:7 info && bin/quota_probe init capture:1000000 info graph-free:0 info alloc:2000000000"]},
@@ -70,6 +74,8 @@ const CHECKS: &str = r#"[
   "command": ["sh", "-c", "bin/managed_probe || exit; bin/detshare verify --format json --timeout 60s -- bin/managed_probe > {out} && grep -q '\"memory_changes\": 24,' {out}"]},
  {"name": "instructions", "timeout_s": 120,
   "command": ["bin/instructions", "--driver", "{driver}", "--out", "{out}", "cases"]},
+ {"name": "samples", "timeout_s": 300,
+  "command": ["python3", "samples.py", "--programs", "samples", "--out", "{out}"]},
  {"name": "workloads_tests", "timeout_s": 240, "command": ["python3", "-m", "unittest", "discover", "workloads/tests"]},
  {"name": "vector_add", "timeout_s": 60, "command": ["bin/vector_add"]},
  {"name": "vector_add_shim", "timeout_s": 60, "command": ["env", "LD_PRELOAD={shim}", "bin/vector_add"]},
@@ -115,6 +121,9 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
         std::fs::copy(built.join(name), folder.join("bin").join(name))?;
     }
     copy_all(&root().join("crates/softgpu/tests/instructions/cases"), "ptx", &folder.join("cases"))?;
+    if let Some(corpus) = crate::softgpu::kernel_corpus() {
+        std::fs::copy(corpus, folder.join("kernels.corpus"))?;
+    }
     std::fs::write(folder.join("bin/checks.json"), checks())?;
     let scripts = [
         "run.py",
@@ -125,10 +134,12 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
         "mps_restart.py",
         "daemon_under_test.py",
         "sharing.py",
+        "samples.py",
     ];
     for script in scripts {
         std::fs::copy(root().join("bench/gpu").join(script), folder.join(script))?;
     }
+    samples::copy_to(&folder.join("samples"))?;
     copy_all(&root().join("workloads"), "py", &folder.join("workloads"))?;
     copy_all(&root().join("workloads/tests"), "py", &folder.join("workloads/tests"))?;
     println!("{}: run it on the GPU machine by `python3 run.py`", folder.display());

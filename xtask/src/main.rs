@@ -13,6 +13,7 @@ mod header;
 mod package;
 mod process;
 mod pypi;
+mod samples;
 mod softgpu;
 mod test;
 
@@ -48,6 +49,12 @@ enum Task {
     },
     /// Run the driver API's tests on the software GPU under valgrind (minutes)
     Leaks,
+    /// Compile the CUDA C++ samples (nvcc is fetched from PyPI) and run them on the software GPU
+    Samples {
+        /// Run nothing; take over the results that bench/gpu/samples.py wrote on a GPU machine
+        #[arg(long, value_name = "FILE")]
+        bless: Option<PathBuf>,
+    },
     /// Make crates/cuda/src/generated anew from CUDA's headers (fetched from PyPI)
     Generate {
         /// Change nothing; fail if the committed files are not what the generator yields
@@ -64,6 +71,10 @@ fn main() -> Result<()> {
         Task::Package => package::package(),
         Task::Bench { record } => bench::bench(record),
         Task::Leaks => softgpu::leaks(&build::here()?),
+        Task::Samples { bless: Some(results) } => samples::bless(&results),
+        Task::Samples { bless: None } => {
+            samples::check(&samples::compile(&samples::toolkit()?)?, &build::softgpu()?, softgpu::Way::Directly)
+        }
         Task::Generate { check } => generate::run(check),
     }
 }

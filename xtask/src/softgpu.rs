@@ -9,13 +9,16 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Numba with its own driver layer, and what it compiles with.
-const NUMBA: [&str; 5] = [
+/// Numba with its own driver layer, and what it compiles with: NVVM, and NVRTC for C++ that kernels call.
+const NUMBA: [&str; 8] = [
     "numba==0.60.0",
     "llvmlite==0.43.0",
     "numpy==2.0.2",
     "nvidia-cuda-nvcc-cu12==12.9.86",
     "nvidia-cuda-runtime-cu12==12.9.79",
+    "nvidia-cuda-nvrtc-cu12==12.9.86",
+    "cffi==2.0.0",
+    "pycparser==2.23",
 ];
 
 /// What cudarc compiles with; later ones emit PTX that is newer than a CUDA 13.0 driver takes.
@@ -46,7 +49,7 @@ impl Way {
 }
 
 /// A program with the software GPU behind it.
-fn command(program: impl AsRef<OsStr>, built: &Path, way: Way) -> Command {
+pub(crate) fn command(program: impl AsRef<OsStr>, built: &Path, way: Way) -> Command {
     let mut command = Command::new(program);
     command.env("DETSHARE_DRIVER", built.join(build::SOFTGPU)).env_remove("LD_PRELOAD");
     match way {
@@ -97,6 +100,24 @@ pub(crate) fn instructions(built: &Path, way: Way) -> Result<()> {
     summarised(program.arg("--driver").arg(way.library(built)).arg(cases), "instructions")
 }
 
+/// A GPU's answers to generated kernels, once there are some.
+pub(crate) fn kernel_corpus() -> Option<PathBuf> {
+    Some(root().join("crates/softgpu/tests/kernel_fuzz/h200.corpus")).filter(|corpus| corpus.exists())
+}
+
+/// Generated kernels, as far as their definition can be computed by other means.
+pub(crate) fn kernels_by_definition(built: &Path) -> Result<()> {
+    let mut program = command(built.join("kernel_fuzz"), built, Way::Directly);
+    program.args(["duel", "--count", "6000", "--driver", "reference", "--other"]).arg(built.join(build::SOFTGPU));
+    summarised(program.arg("--out").arg(target().join("kernel_fuzz")), "kernel_fuzz-definition")
+}
+
+/// Generated kernels, with the answers of a GPU.
+pub(crate) fn kernel_fuzz(built: &Path, corpus: &Path) -> Result<()> {
+    let mut program = command(built.join("kernel_fuzz"), built, Way::Directly);
+    summarised(program.args(["replay", "--all", "--driver"]).arg(built.join(build::SOFTGPU)).arg(corpus), "kernel_fuzz")
+}
+
 /// Tenants and their daemon, disturbed in that way.
 pub(crate) fn chaos(built: &Path, arguments: &[&str]) -> Result<()> {
     let mut program = Command::new(built.join("chaos"));
@@ -133,6 +154,9 @@ pub(crate) fn numba() -> Result<PathBuf> {
         ("nvvm/lib64/libnvvm.so.4", "nvidia/cuda_nvcc/nvvm/lib64/libnvvm.so"),
         ("nvvm/libdevice", "nvidia/cuda_nvcc/nvvm/libdevice"),
         ("lib64/libcudart.so.12", "nvidia/cuda_runtime/lib/libcudart.so.12"),
+        ("lib64/libcudadevrt.a", "nvidia/cuda_runtime/lib/libcudadevrt.a"),
+        ("lib64/libnvrtc.so.12", "nvidia/cuda_nvrtc/lib/libnvrtc.so.12"),
+        ("lib64/libnvrtc-builtins.so.12.9", "nvidia/cuda_nvrtc/lib/libnvrtc-builtins.so.12.9"),
     ];
     for (link, target) in links {
         let link = home.join(link);
@@ -192,6 +216,17 @@ pub(crate) fn verify_numba(packages: &Path, built: &Path) -> Result<()> {
     run(numba_environment(&mut detshare, packages).env("NUMBA_CUDA_DRIVER", built.join(build::SHIM)))
 }
 
+/// The same programs with every kernel checked, which fail if anything is found. (Those that are to fault do so first.)
+pub(crate) fn checked(built: &Path) -> Result<()> {
+    let cases = root().join("crates/softgpu/tests/instructions/cases");
+    for (suite, arguments) in [("instructions", vec![cases]), ("conformance", Vec::new())] {
+        let mut program = command(built.join(suite), built, Way::Directly);
+        program.env("DETSHARE_SOFTGPU_CHECK", "fail").arg("--driver").arg(built.join(build::SOFTGPU)).args(arguments);
+        summarised(&mut program, &format!("checked-{suite}"))?;
+    }
+    Ok(())
+}
+
 /// Programs on cudarc.
 pub(crate) fn verify_cudarc(nvrtc: &Path, built: &Path) -> Result<()> {
     let path = cudarc_libraries(nvrtc, built, Way::ThroughShim)?;
@@ -211,7 +246,12 @@ pub(crate) fn cudarc_programs(nvrtc: &Path, built: &Path, way: Way) -> Result<()
 
 /// Where cudarc finds the driver and NVRTC.
 fn cudarc_libraries(nvrtc: &Path, built: &Path, way: Way) -> Result<OsString> {
-    let folder = target().join("cudarc-driver").join(format!("{way:?}"));
+    Ok(std::env::join_paths([driver_folder(built, way)?, nvrtc.join("nvidia/cuda_nvrtc/lib")])?)
+}
+
+/// A folder for the loader's search path that has the driver by both of its names.
+pub(crate) fn driver_folder(built: &Path, way: Way) -> Result<PathBuf> {
+    let folder = target().join("driver").join(format!("{way:?}"));
     std::fs::create_dir_all(&folder)?;
     for name in ["libcuda.so", "libcuda.so.1"] {
         let link = folder.join(name);
@@ -220,5 +260,5 @@ fn cudarc_libraries(nvrtc: &Path, built: &Path, way: Way) -> Result<OsString> {
         }
         std::os::unix::fs::symlink(way.library(built), link)?;
     }
-    Ok(std::env::join_paths([folder, nvrtc.join("nvidia/cuda_nvrtc/lib")])?)
+    Ok(folder)
 }

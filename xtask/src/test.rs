@@ -2,7 +2,7 @@
 
 use crate::process::{cargo, root, run, target};
 use crate::softgpu::{self, Way};
-use crate::{build, demo, generate, gpu_bundle, header, package};
+use crate::{build, demo, generate, gpu_bundle, header, package, samples};
 use anyhow::{Context, Result};
 use std::process::Command;
 use std::time::Instant;
@@ -41,15 +41,33 @@ pub(crate) fn test() -> Result<()> {
     for way in Way::ALL {
         steps.run(&format!("instructions on the software GPU, {way:?}"), || softgpu::instructions(&built, way))?;
     }
+    steps.run("generated kernels against their definition", || softgpu::kernels_by_definition(&built))?;
+    match softgpu::kernel_corpus() {
+        Some(corpus) => {
+            steps.run("generated kernels on the software GPU", || softgpu::kernel_fuzz(&built, &corpus))?;
+        }
+        None => steps.skip("generated kernels on the software GPU", &anyhow::anyhow!("no corpus")),
+    }
     for way in Way::ALL.into_iter().chain([Way::AsTenant]) {
         steps.run(&format!("order on the software GPU, {way:?}"), || softgpu::order(&built, way))?;
     }
     steps.run("order with graphs in segments", || softgpu::order_in_segments(&built))?;
+    steps.run("the checker finds nothing in what is right", || softgpu::checked(&built))?;
     steps.run("tenants: chaos", || softgpu::chaos(&built, &["chaos", "--rounds", "1000", "--seed", "1"]))?;
     steps.run("tenants: a crowd", || softgpu::chaos(&built, &["crowd", "--waves", "1"]))?;
     steps.run("tenants: coming and going", || softgpu::chaos(&built, &["churn"]))?;
     steps.run("tenants: a page that lies", || softgpu::chaos(&built, &["hostile"]))?;
     steps.run("the same bits: driver API", || softgpu::verify_driver_api(&built))?;
+    match samples::toolkit() {
+        Ok(toolkit) => {
+            let compiled = steps.run("samples: nvcc", || samples::compile(&toolkit))?;
+            for way in Way::ALL {
+                let name = format!("samples on the software GPU, {way:?}");
+                steps.run(&name, || samples::check(&compiled, &built, way))?;
+            }
+        }
+        Err(error) => steps.skip("samples", &error),
+    }
     match softgpu::numba() {
         Ok(packages) => {
             steps.run("the same bits: Numba", || softgpu::verify_numba(&packages, &built))?;

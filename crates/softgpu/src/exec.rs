@@ -8,8 +8,8 @@
 //! * `warp`, `control`, `block`, `cluster`, `spin`: who runs when. `collective`: what the lanes of a warp do together.
 //! * `lanes`, `compute`, `integer`, `float`, `half`, `approx`, `soft`, `compare`, `convert`, `fp8`, `video`,
 //!   `uncommon`, `special`: what registers hold.
-//! * `access`, `atomic`: memory. `rare`, `mbarrier`, `copy`, `tensor_copy`: clusters and asynchronous copies.
-//! * `system`: functions that the system brings.
+//! * `access`, `atomic`: memory. `system`: functions that the system brings. `tensor`: matrices.
+//! * `rare`, `mbarrier`, `copy`, `tensor_copy`: clusters and asynchronous copies.
 //! * `check`: what programs do wrong without a fault, found where they ask for it. `line_table`: where the code came from.
 
 mod access;
@@ -41,6 +41,7 @@ mod soft;
 mod special;
 mod spin;
 mod system;
+mod tensor;
 mod tensor_copy;
 pub(crate) mod tensor_map;
 #[cfg(test)]

@@ -30,6 +30,7 @@ mod boundary;
 mod check;
 mod context;
 mod device;
+mod device_runtime;
 mod engine;
 mod event;
 mod exec;

@@ -138,8 +138,12 @@ impl Module {
         let mut out_of_memory = false;
         let decode = if crate::device::settings().check.is_some() { exec::decode_checked } else { exec::decode };
         let decoded = decode(&parsed, &mut |placement| {
-            // A library's variables are those of all devices.
-            let allocate = if context.is_some() { memory::allocate } else { memory::allocate_for_all };
+            let allocate = match context {
+                _ if placement.managed => memory::allocate_managed,
+                Some(_) => memory::allocate,
+                // A library's variables are those of all devices.
+                None => memory::allocate_for_all,
+            };
             let address = allocate(placement.size.max(placement.align));
             if address.is_none() {
                 log(format_args!("no device memory for {} ({} bytes)", placement.name, placement.size));

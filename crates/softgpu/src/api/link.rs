@@ -3,6 +3,7 @@
 use super::jit::Log;
 use super::{as_pointer, require};
 use crate::boundary::{Outcome, give, give_if_asked};
+use crate::device_runtime;
 use crate::fatbin;
 use crate::handle::{self, Table};
 use crate::module;
@@ -51,13 +52,14 @@ pub(crate) unsafe fn cuLinkAddData_v2(
 ) -> Outcome {
     let linker = find(state)?;
     require(!data.is_null() && size > 0)?;
+    let bytes = core::slice::from_raw_parts(data.cast::<u8>(), size);
     let texts = match kind {
         CUjitInputType::CU_JIT_INPUT_PTX => {
-            let bytes = core::slice::from_raw_parts(data.cast::<u8>(), size);
             let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
             vec![String::from_utf8(text.to_vec()).map_err(|_| CUresult::CUDA_ERROR_INVALID_PTX)?]
         }
         CUjitInputType::CU_JIT_INPUT_FATBINARY => module::sources(data)?,
+        CUjitInputType::CU_JIT_INPUT_LIBRARY if device_runtime::is_it(bytes) => vec![device_runtime::TEXT.to_string()],
         CUjitInputType::CU_JIT_INPUT_CUBIN
         | CUjitInputType::CU_JIT_INPUT_OBJECT
         | CUjitInputType::CU_JIT_INPUT_LIBRARY => {

@@ -4,6 +4,8 @@
 //! and local memory belong to whoever runs the block.
 #![allow(clippy::cast_possible_truncation, reason = "device addresses are host addresses, and stores take low bytes")]
 
+mod fast;
+
 use super::block::Surroundings;
 use super::cluster;
 use super::interface::FaultKind;
@@ -259,6 +261,7 @@ pub(super) fn from_bytes(bytes: &[u8]) -> u64 {
 
 /// # Safety
 /// `address` is valid for `size` bytes and aligned to them; `size` is 1, 2, 4 or 8.
+#[inline(always)]
 unsafe fn read_global(address: u64, size: u8) -> u64 {
     let address = address as usize;
     match size {
@@ -281,6 +284,7 @@ unsafe fn read_global(address: u64, size: u8) -> u64 {
 
 /// # Safety
 /// As for [`read_global`].
+#[inline(always)]
 unsafe fn write_global(address: u64, size: u8, value: u64) {
     let address = address as usize;
     match size {
@@ -309,6 +313,9 @@ fn extend(value: u64, size: u8, signed: bool) -> u64 {
 }
 
 pub(super) fn load(r: &mut Registers, memory: &mut Memory<'_>, load: &Load, mask: u32) -> Result<(), BadAccess> {
+    if fast::load(r, memory, load, mask) {
+        return Ok(());
+    }
     let mut at = addresses(r, &load.address);
     let size = u64::from(load.size);
     let bytes = size * load.to.len() as u64;
@@ -351,6 +358,9 @@ pub(super) fn load(r: &mut Registers, memory: &mut Memory<'_>, load: &Load, mask
 }
 
 pub(super) fn store(r: &Registers, memory: &mut Memory<'_>, store: &Store, mask: u32) -> Result<(), BadAccess> {
+    if fast::store(r, memory, store, mask) {
+        return Ok(());
+    }
     let mut at = addresses(r, &store.address);
     let size = u64::from(store.size);
     let bytes = size * store.from.len() as u64;

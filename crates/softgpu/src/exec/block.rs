@@ -107,7 +107,8 @@ impl Block {
         surroundings.live = threads;
         if let Some(checks) = &kernel.program.checks {
             let bytes = surroundings.shared.len();
-            surroundings.checker = Some(Checker::new(checks, threads, bytes, crate::memory::whereabouts));
+            surroundings.checker =
+                Some(Checker::new(checks, kernel.function, threads, bytes, crate::memory::whereabouts));
         }
         let warps = (0..threads.div_ceil(32)).map(|number| {
             let lanes = match threads - number * 32 {

@@ -4,7 +4,7 @@ use super::block::{BARRIERS, Surroundings};
 use super::collective;
 use super::interface::{Fault, FaultKind};
 use super::lanes::{LANES, lanes_of, mask_of};
-use super::op::{Barrier, BarrierKind, Call, Collective, LOCAL_BASE, Op, Place, Slot};
+use super::op::{Barrier, BarrierKind, Call, LOCAL_BASE, Op, Place, Slot};
 use super::program::{FUNCTION_WINDOW, Function, Program};
 use super::special;
 use super::warp::{Frame, Group, Next, Warp};
@@ -84,7 +84,15 @@ impl Warp {
                 self.warp_barrier(group, *members, active);
             }
             Op::Collective { members, collective } => {
-                return Ok(self.collective(group, *members, collective, active));
+                return self.collective(group, *members, active, |warp, lanes, members| {
+                    collective::perform(&mut warp.frames[group.frame].registers, collective, lanes, members);
+                    Ok(())
+                });
+            }
+            Op::Tensor { members, .. } => {
+                return self.collective(group, Some(*members), active, |warp, lanes, _| {
+                    warp.tensor(program, block, group, op, lanes)
+                });
             }
             _ => {}
         }
@@ -340,10 +348,17 @@ impl Warp {
     }
 
     /// A collective, once all are there whom it counts on. Lanes that name other members are on their own.
-    fn collective(&mut self, group: Group, members: Option<Slot>, collective: &Collective, active: u32) -> Next {
+    /// `perform` gets those that take part, and those that are named.
+    fn collective(
+        &mut self,
+        group: Group,
+        members: Option<Slot>,
+        active: u32,
+        mut perform: impl FnMut(&mut Self, u32, u32) -> Result<(), Box<Fault>>,
+    ) -> Result<Next, Box<Fault>> {
         let Some(members) = members else {
-            collective::perform(&mut self.frames[group.frame].registers, collective, active, active);
-            return Next::Following;
+            perform(self, active, active)?;
+            return Ok(Next::Following);
         };
         let alone = core::mem::take(&mut self.alone);
         let named = self.frames[group.frame].registers.narrow[members as usize];
@@ -354,20 +369,20 @@ impl Warp {
             let members = named[left.trailing_zeros() as usize];
             let present = mask_of(lanes_of(left | waiting).filter(|lane| named[*lane] == members));
             if alone || members & self.alive & !present == 0 {
-                collective::perform(&mut self.frames[group.frame].registers, collective, present, members);
+                perform(self, present, members)?;
                 done |= present;
             }
             left &= !present;
         }
         if done == active {
-            return Next::Following;
+            return Ok(Next::Following);
         }
         let still_waiting = active & !done;
         self.at_collective = self.at_collective & !done | still_waiting;
         self.ready = (self.ready | done) & !still_waiting;
         self.set_pc(done | group.mask & !active, group.pc + 1);
         self.set_pc(still_waiting, group.pc);
-        Next::Apart
+        Ok(Next::Apart)
     }
 
     /// Lanes that wait for others of their warp run without them, where there are such lanes.

@@ -19,12 +19,16 @@ mod forms;
 mod link;
 mod memory;
 mod modifiers;
+mod moves;
 mod opcodes;
 mod operands;
 mod source;
 mod system;
+mod tensor;
+mod tensor_memory;
 mod uncommon;
 mod video;
+mod warp_group;
 mod warp_wide;
 
 pub(crate) use error::DecodeError;
@@ -86,7 +90,7 @@ fn decode_as_asked(
         }
     }
     let mut functions: Vec<_> = bodies.into_iter().map(|body| body.function).collect();
-    let checks = check.then(|| checked::wrap(&mut functions));
+    let checks = check.then(|| checked::wrap(&mut functions, &reach));
     let program = Arc::new(Program { functions, checks });
     for (number, properties, shared) in described {
         let name = properties.name.clone();
@@ -97,7 +101,7 @@ fn decode_as_asked(
     // The host finds a module's internal variables too, as with a GPU's driver; a function's own it does not.
     for datum in linked.data.iter().filter(|datum| !datum.inner) {
         let visible = datum.variable.linkage != Linkage::Internal;
-        let global = Global { address: datum.address, size: datum.size, managed: datum.is_managed() };
+        let global = Global { address: datum.address, size: datum.size };
         // The visible one of two with the same name.
         match globals.entry(datum.declarator.name.clone()) {
             std::collections::hash_map::Entry::Vacant(entry) => {

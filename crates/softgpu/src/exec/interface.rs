@@ -18,6 +18,8 @@ pub(crate) struct Placement<'a> {
     pub(crate) align: u64,
     /// Whether it is a constant.
     pub(crate) constant: bool,
+    /// Whether the host uses it, too.
+    pub(crate) managed: bool,
 }
 
 /// A placed variable.
@@ -27,8 +29,6 @@ pub(crate) struct Global {
     pub(crate) address: u64,
     /// In bytes.
     pub(crate) size: u64,
-    /// Whether it is declared as managed: the host's as much as the device's.
-    pub(crate) managed: bool,
 }
 
 /// One parameter of a kernel in its parameter buffer.

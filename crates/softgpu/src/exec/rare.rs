@@ -7,7 +7,7 @@ use super::control::LARGEST_STACK;
 use super::interface::{Fault, FaultKind};
 use super::lanes::{lanes_of, low, mask_of};
 use super::mbarrier::State;
-use super::op::{LOCAL_BASE, Mbarrier, MbarrierAction, Rare, Space};
+use super::op::{LOCAL_BASE, Mbarrier, MbarrierAction, Op, Rare, Space};
 use super::program::{Program, SHARED_WINDOW};
 use super::warp::{Group, Next, Warp};
 use super::{atomic, copy, tensor_copy};
@@ -19,14 +19,15 @@ impl Warp {
         program: &Program,
         block: &mut Surroundings,
         group: Group,
-        rare: &Rare,
+        op: &Op,
         active: u32,
         budget: &mut u64,
     ) -> Result<Next, Box<Fault>> {
-        self.spin.has_written(&super::op::Op::Nop);
+        let Op::Rare(rare) = op else { return Ok(Next::Following) };
+        self.spin.has_written(&Op::Nop);
         let r = &mut self.frames[group.frame].registers;
         let mut memory = Memory::of(block, &mut self.local);
-        let done = match rare {
+        let done = match &**rare {
             Rare::ClusterArrive => {
                 self.at_cluster.arrive(&mut block.cluster, active);
                 block.stirred = true;
@@ -100,7 +101,7 @@ impl Warp {
                 return self.stack(program, block, group, rare, active).map(|()| Next::Following);
             }
         };
-        done.map_err(|bad| self.bad_access(program, block, group, bad))?;
+        done.map_err(|bad| self.bad_access(program, block, group, op, bad))?;
         Ok(Next::Following)
     }
 

@@ -19,9 +19,11 @@ mod decoding;
 mod divergence;
 mod faults;
 mod floats;
+mod fuzz;
 mod integers;
 mod memory;
 mod scheduling;
+mod tensor;
 
 use super::decode::decode_checked;
 use super::interface::{Fault, Placement, Progress, Shape};
@@ -73,9 +75,9 @@ fn shape(grid: [u32; 3], block: [u32; 3], dynamic_shared: u32, parameters: &[u64
         parameters: parameters.into(),
         grid_id: 7,
         sm_count: 132,
+        system: Arc::default(),
         cluster: None,
         workspace: None,
-        system: Arc::default(),
     })
 }
 

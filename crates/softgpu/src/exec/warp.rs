@@ -251,7 +251,7 @@ impl Warp {
                     registers.write(super::op::Reg::Narrow(*d), active, &[mask; LANES]);
                 }
                 Op::Nop => {}
-                Op::Rare(rare) => match self.rare(program, block, group, rare, active, budget)? {
+                Op::Rare(_) => match self.rare(program, block, group, op, active, budget)? {
                     Next::Following => {}
                     Next::Apart => return Ok(()),
                 },
@@ -269,7 +269,8 @@ impl Warp {
                 | Op::Sleep { .. }
                 | Op::Barrier(_)
                 | Op::WarpBarrier { .. }
-                | Op::Collective { .. } => match self.control(program, block, group, op, active)? {
+                | Op::Collective { .. }
+                | Op::Tensor { .. } => match self.control(program, block, group, op, active)? {
                     Next::Following => {}
                     Next::Apart => return Ok(()),
                 },
@@ -317,27 +318,25 @@ impl Warp {
             }
             None => self.spin.has_written(op),
         }
-        result.map_err(|bad| {
-            let address = bad.address;
-            let mut fault = self.bad_access(program, block, group, bad);
-            fault.place += &nearby::describe(block, address, op);
-            fault
-        })
+        result.map_err(|access| self.bad_access(program, block, group, op, access))
     }
 
-    /// An access that ends the kernel, in words.
+    /// What an access was that ends the kernel.
     pub(super) fn bad_access(
         &self,
         program: &Program,
         block: &Surroundings,
         group: Group,
+        op: &Op,
         BadAccess { lane, address, kind }: BadAccess,
     ) -> Box<Fault> {
         let what = match kind {
             FaultKind::MisalignedAddress => "misaligned address",
             _ => "no memory at",
         };
-        self.fault(program, block, group, lane, kind, &format!("{what} {address:#x}"))
+        let mut fault = self.fault(program, block, group, lane, kind, &format!("{what} {address:#x}"));
+        fault.place += &nearby::describe(block, address, op);
+        fault
     }
 
     /// What happened to a lane, in words.

@@ -483,14 +483,14 @@ impl<'a> Builder<'a> {
         self.body.taken.insert(number);
     }
 
-    /// Notes that whatever an address says is called.
-    pub(super) fn calls_addresses(&mut self) {
-        self.body.calls_addresses = true;
-    }
-
     /// Notes what it uses of the system.
     pub(super) fn uses(&mut self, system: SystemUse) {
         self.body.system = self.body.system.and(system);
+    }
+
+    /// Notes that whatever an address says is called.
+    pub(super) fn calls_addresses(&mut self) {
+        self.body.calls_addresses = true;
     }
 
     /// Adds an instruction without a condition.

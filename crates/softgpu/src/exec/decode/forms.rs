@@ -15,6 +15,7 @@ mod conversion;
 mod data;
 mod float;
 mod memory;
+mod tensor;
 mod video;
 mod warp_wide;
 
@@ -36,6 +37,7 @@ const THEMES: &[(&str, &[&str])] = &[
     ("Memory", memory::FORMS),
     ("Control", control::FORMS),
     ("Lanes of a warp together", warp_wide::FORMS),
+    ("Matrices", tensor::FORMS),
     ("Clusters, asynchronous copies, the stack", asynchronous::FORMS),
 ];
 

@@ -103,6 +103,12 @@ impl Builder<'_> {
         })
     }
 
+    /// An address in the space that the modifiers name.
+    pub(super) fn address_with_space(&mut self, operand: &Operand, m: &mut Modifiers<'_>) -> Decoded<Address> {
+        let named = m.find(named_space);
+        self.address(operand, named)
+    }
+
     /// What a load or store says about its order.
     pub(super) fn order(m: &mut Modifiers<'_>) -> Order {
         let strong = m.take("volatile") | m.take("relaxed");

@@ -53,21 +53,6 @@ pub(in crate::exec) enum Rare {
     },
 }
 
-impl Rare {
-    /// Whether it reads, writes or orders shared memory.
-    pub(in crate::exec) fn touches_shared(&self) -> bool {
-        !matches!(
-            self,
-            Self::BlockRank { .. }
-                | Self::InOwnShared { .. }
-                | Self::PendingCount { .. }
-                | Self::Allocate { .. }
-                | Self::StackSave { .. }
-                | Self::StackRestore { .. }
-        )
-    }
-}
-
 /// An object in shared memory that arrivals and bytes are counted by.
 #[derive(Debug, Clone)]
 pub(in crate::exec) struct Mbarrier {

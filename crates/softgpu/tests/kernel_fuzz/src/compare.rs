@@ -1,0 +1,133 @@
+//! Two drivers' answers side by side, class by class.
+
+use crate::answer::{Answer, Answers};
+use crate::generate;
+use anyhow::{Result, ensure};
+use std::collections::BTreeMap;
+
+/// Classes in which a difference has a reason, and the reason. They are counted apart, never as equal.
+const EXPLAINED: [(&str, &str); 1] = [(
+    "approx_",
+    "an approximation's last bits are the hardware's own; the software GPU promises the documented bounds, which \
+     the instruction files check",
+)];
+
+/// Why kernels of that class may differ.
+pub(crate) fn explanation(class: &str) -> Option<&'static str> {
+    EXPLAINED.iter().find(|(prefix, _)| class.starts_with(prefix)).map(|(_, reason)| *reason)
+}
+
+/// What became of the kernels of a class.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) equal: usize,
+    pub(crate) different: usize,
+    pub(crate) explained: usize,
+    pub(crate) not_supported: usize,
+    pub(crate) failed: usize,
+    pub(crate) stale: usize,
+}
+
+/// What became of all kernels.
+#[derive(Default)]
+pub(crate) struct Comparison {
+    pub(crate) classes: BTreeMap<&'static str, Counts>,
+    /// Kernels that differ, and those that failed, with both answers.
+    pub(crate) wrong: Vec<(u64, String)>,
+    /// Those among them, and the explained ones, on which both gave an output.
+    pub(crate) different: Vec<u64>,
+    /// Instructions that are lacking, with the kernels that have them.
+    pub(crate) lacking: BTreeMap<String, usize>,
+}
+
+impl Comparison {
+    /// Takes in what two drivers answer to a kernel, the first of them the one that is right.
+    pub(crate) fn add(&mut self, number: u64, right: &(u32, Answer), other: &(u32, Answer)) {
+        let class = generate::class(number);
+        let counts = self.classes.entry(class).or_default();
+        if right.0 != other.0 {
+            counts.stale += 1;
+            self.wrong.push((number, "another kernel than the one that was answered".into()));
+            return;
+        }
+        match (&right.1, &other.1) {
+            (Answer::Hash(one), Answer::Hash(two)) if one == two => counts.equal += 1,
+            (Answer::Hash(_), Answer::Hash(_)) if explanation(class).is_some() => {
+                counts.explained += 1;
+                self.different.push(number);
+            }
+            (Answer::Hash(_), Answer::Hash(_)) => {
+                counts.different += 1;
+                self.different.push(number);
+                self.wrong.push((number, "different".into()));
+            }
+            (Answer::NotSupported(instruction), _) | (_, Answer::NotSupported(instruction)) => {
+                counts.not_supported += 1;
+                *self.lacking.entry(instruction.clone()).or_default() += 1;
+            }
+            (one, two) => {
+                counts.failed += 1;
+                self.wrong.push((number, format!("{one} and {two}")));
+            }
+        }
+    }
+
+    pub(crate) fn total(&self) -> Counts {
+        self.classes.values().fold(Counts::default(), |sum, counts| Counts {
+            equal: sum.equal + counts.equal,
+            different: sum.different + counts.different,
+            explained: sum.explained + counts.explained,
+            not_supported: sum.not_supported + counts.not_supported,
+            failed: sum.failed + counts.failed,
+            stale: sum.stale + counts.stale,
+        })
+    }
+
+    /// One line a class, then what is lacking, then the sum.
+    pub(crate) fn print(&self) {
+        /// How many kernels that went wrong, and instructions that are lacking, are listed.
+        const LISTED: usize = 30;
+        println!(
+            "{:22} {:>7} {:>9} {:>9} {:>13} {:>6} {:>5}",
+            "class", "equal", "different", "explained", "not supported", "failed", "stale"
+        );
+        for (class, counts) in &self.classes {
+            print_line(class, counts);
+        }
+        print_line("all", &self.total());
+        for (prefix, reason) in EXPLAINED {
+            if self.classes.iter().any(|(class, counts)| class.starts_with(prefix) && counts.explained > 0) {
+                println!("explained, {prefix}…: {reason}");
+            }
+        }
+        let mut lacking: Vec<_> = self.lacking.iter().collect();
+        lacking.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        for (instruction, count) in lacking.iter().take(LISTED) {
+            println!("not supported: {instruction} ({count} kernels)");
+        }
+        if lacking.len() > LISTED {
+            println!("not supported: {} more instructions", lacking.len() - LISTED);
+        }
+        for (number, what) in self.wrong.iter().take(LISTED) {
+            println!("kernel {number}: {what}");
+        }
+        if self.wrong.len() > LISTED {
+            println!("{} more kernels went wrong", self.wrong.len() - LISTED);
+        }
+    }
+}
+
+fn print_line(name: &str, counts: &Counts) {
+    let Counts { equal, different, explained, not_supported, failed, stale } = counts;
+    println!("{name:22} {equal:7} {different:9} {explained:9} {not_supported:13} {failed:6} {stale:5}");
+}
+
+/// Compares two files of answers.
+pub(crate) fn compare(right: &Answers, other: &Answers) -> Result<Comparison> {
+    ensure!(right.seed == other.seed, "the answers are to kernels of seeds {} and {}", right.seed, other.seed);
+    let mut comparison = Comparison::default();
+    for (number, (one, two)) in (0..).zip(right.answers.iter().zip(&other.answers)) {
+        comparison.add(number, one, two);
+    }
+    Ok(comparison)
+}

@@ -1,0 +1,340 @@
+//! `cargo xtask samples`: CUDA C++ programs of many styles, compiled by nvcc and run on the software GPU.
+//!
+//! Each checks itself against the CPU and writes its results; where `expected.json` has results of a GPU, they must
+//! be the same. What is compiled is kept, and compiled again only when something that it was made from has changed.
+
+use crate::process::{root, run, target};
+use crate::pypi;
+use crate::softgpu::{self, Way};
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+/// nvcc and what it compiles with; its PTX is what a CUDA 13.0 driver takes.
+const TOOLKIT: [&str; 5] = [
+    "nvidia-cuda-nvcc==13.0.88",
+    "nvidia-nvvm==13.0.88",
+    "nvidia-cuda-crt==13.0.88",
+    "nvidia-cuda-runtime==13.0.96",
+    "nvidia-cuda-cccl==13.0.85",
+];
+
+/// Samples that the software GPU may fail to run yet; one that runs is said, and goes from this list.
+const NOT_YET: [&str; 17] = [
+    "bulk_copy",
+    "clusters",
+    "device_assert",
+    "device_malloc",
+    "graph_conditional",
+    "grid_sync",
+    "group_copies",
+    "managed",
+    "matmul_async",
+    "matmul_ldmatrix",
+    "matmul_mma",
+    "matmul_wgmma",
+    "matmul_wmma",
+    "mbarrier",
+    "printf",
+    "tensor_map",
+    "vectors",
+];
+
+/// Seconds after which a sample is ended; they take a fraction of one.
+const LIMIT_S: &str = "120";
+
+/// A line of a sample that begins so has options for nvcc.
+const OPTIONS: &str = "// nvcc: ";
+
+/// Two devices that are each within a bound of the CPU are within twice the bound of each other.
+const BOUNDS_BETWEEN_DEVICES: f64 = 2.0;
+
+/// A sample that is compiled.
+#[derive(Debug)]
+pub(crate) struct Sample {
+    name: String,
+    program: PathBuf,
+}
+
+fn folder() -> PathBuf {
+    root().join("workloads/samples")
+}
+
+fn expected_file() -> PathBuf {
+    folder().join("expected.json")
+}
+
+/// nvcc, and that there is a compiler for the host's part.
+pub(crate) fn toolkit() -> Result<PathBuf> {
+    let packages = pypi::install(&TOOLKIT)?;
+    let works = Command::new("c++").arg("--version").output().is_ok_and(|output| output.status.success());
+    ensure!(works, "no C++ compiler: nvcc compiles the host's part with it");
+    Ok(packages.join("nvidia/cu13"))
+}
+
+/// Compiles what has changed, on all cores.
+pub(crate) fn compile(toolkit: &Path) -> Result<Vec<Sample>> {
+    let runtime = compile_runtime(toolkit)?;
+    let headers = contents(&files(&folder(), "h")?)?;
+    let samples = in_parallel(files(&folder(), "cu")?, |source| {
+        let name = source.file_stem().context("a sample has a name")?.to_string_lossy().into_owned();
+        compile_sample(toolkit, &source, &name, &runtime, &headers).with_context(|| format!("sample {name}"))
+    })?;
+    Ok(samples)
+}
+
+/// The runtime's objects, and a key of what they were made from.
+struct Runtime {
+    objects: Vec<PathBuf>,
+    key: u64,
+}
+
+fn compile_runtime(toolkit: &Path) -> Result<Runtime> {
+    const OPTIONS: [&str; 6] = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-c"];
+    let sources = files(&folder().join("runtime"), "cpp")?;
+    let headers = files(&folder().join("runtime"), "h")?;
+    let key = key_of(&(contents(&sources)?, contents(&headers)?, TOOLKIT, OPTIONS));
+    let out = target().join("samples/runtime");
+    let objects = sources.iter().map(|source| out.join(source.file_name().unwrap_or_default()).with_extension("o"));
+    let objects: Vec<PathBuf> = objects.collect();
+    if !is_current(&out, key) {
+        std::fs::create_dir_all(&out)?;
+        in_parallel(sources.into_iter().zip(objects.clone()).collect(), |(source, object)| {
+            let mut compiler = Command::new("c++");
+            compiler.args(OPTIONS).arg("-I").arg(toolkit.join("include"));
+            run(compiler.arg(source).arg("-o").arg(object))
+        })?;
+        make_current(&out, key)?;
+    }
+    Ok(Runtime { objects, key })
+}
+
+fn compile_sample(toolkit: &Path, source: &Path, name: &str, runtime: &Runtime, headers: &[String]) -> Result<Sample> {
+    let text = std::fs::read_to_string(source)?;
+    let options = options(&text);
+    let key = key_of(&(&text, headers, runtime.key, &options));
+    let out = target().join("samples").join(name);
+    let program = out.join(name);
+    if !is_current(&out, key) {
+        std::fs::create_dir_all(&out)?;
+        let mut nvcc = Command::new(toolkit.join("bin/nvcc"));
+        nvcc.args(&options).args(["-std=c++17", "-O2", "-cudart", "none", "-Xcompiler"]);
+        // It runs on machines with another C++ library too.
+        nvcc.args(["-Wall,-static-libstdc++,-static-libgcc", "-Werror", "all-warnings"]);
+        nvcc.arg(source).args(&runtime.objects).args(["-ldl", "-lpthread", "-o"]).arg(&program);
+        run(&mut nvcc)?;
+        make_current(&out, key)?;
+    }
+    Ok(Sample { name: name.to_string(), program })
+}
+
+/// A sample's own options, and what holds where it names none: PTX for sm_90 that is not compressed.
+fn options(source: &str) -> Vec<String> {
+    let own = source.lines().find_map(|line| line.strip_prefix(OPTIONS)).unwrap_or_default();
+    let mut options: Vec<String> = own.split_whitespace().map(str::to_string).collect();
+    let names = |option: &str| options.iter().any(|it| it.starts_with(option));
+    let (architecture, compression) = (names("-arch"), names("--compress-mode"));
+    if !architecture {
+        options.extend(["-arch=compute_90", "-code=compute_90"].map(str::to_string));
+    }
+    if !compression {
+        options.push("--compress-mode=none".to_string());
+    }
+    options
+}
+
+fn key_of(made_from: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    made_from.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn is_current(out: &Path, key: u64) -> bool {
+    std::fs::read_to_string(out.join("key")).is_ok_and(|text| text == key.to_string())
+}
+
+fn make_current(out: &Path, key: u64) -> Result<()> {
+    Ok(std::fs::write(out.join("key"), key.to_string())?)
+}
+
+/// The files with that extension, by name.
+fn files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    let mut chosen: Vec<_> =
+        paths.into_iter().filter(|path| path.extension().is_some_and(|it| it == extension)).collect();
+    chosen.sort();
+    Ok(chosen)
+}
+
+fn contents(files: &[PathBuf]) -> Result<Vec<String>> {
+    files.iter().map(|file| Ok(std::fs::read_to_string(file)?)).collect()
+}
+
+/// Does that with each, on all cores, and returns what came of it in order; after an error no more are begun.
+fn in_parallel<T: Send, R: Send>(all: Vec<T>, work: impl Fn(T) -> Result<R> + Sync) -> Result<Vec<R>> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let queue = Mutex::new(all.into_iter().enumerate());
+    let done = Mutex::new(BTreeMap::new());
+    let worker = || {
+        while let Some((index, item)) = { queue.lock().expect("no panic while it is held").next() } {
+            let result = work(item);
+            let failed = result.is_err();
+            done.lock().expect("no panic while it is held").insert(index, result);
+            if failed {
+                queue.lock().expect("no panic while it is held").by_ref().for_each(drop);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(worker);
+        }
+    });
+    done.into_inner().expect("no thread panicked").into_values().collect()
+}
+
+/// Runs them all, and compares their results with a GPU's where these are known.
+pub(crate) fn check(samples: &[Sample], built: &Path, way: Way) -> Result<()> {
+    let expected = expected()?;
+    let driver = softgpu::driver_folder(built, way)?;
+    let out = target().join("samples-results").join(format!("{way:?}"));
+    std::fs::create_dir_all(&out)?;
+    let verdicts = in_parallel(samples.iter().collect(), |sample: &Sample| {
+        let wanted = expected.as_ref().map(|all| &all["samples"][&sample.name]);
+        Ok((&sample.name, check_one(sample, built, way, &driver, &out, wanted)))
+    })?;
+    let (mut passed, mut failed, mut waiting) = (0, 0, 0);
+    for (name, verdict) in &verdicts {
+        let not_yet = NOT_YET.contains(&name.as_str());
+        match verdict {
+            Ok(()) => passed += 1,
+            Err(_) if not_yet => waiting += 1,
+            Err(error) => {
+                failed += 1;
+                println!("{name}: {error:#}");
+            }
+        }
+        if not_yet && verdict.is_ok() {
+            println!("{name}: listed as not yet, and runs");
+        }
+    }
+    let with = if expected.is_some() { "a GPU's results" } else { "the CPU's results alone: no GPU's are recorded" };
+    println!("{passed} samples passed, {failed} failed, {waiting} not yet; compared with {with}");
+    ensure!(failed == 0, "{failed} samples failed; their output is in {}", out.display());
+    Ok(())
+}
+
+fn check_one(
+    sample: &Sample,
+    built: &Path,
+    way: Way,
+    driver: &Path,
+    out: &Path,
+    expected: Option<&Value>,
+) -> Result<()> {
+    let results = out.join(&sample.name).with_extension("json");
+    if results.exists() {
+        std::fs::remove_file(&results)?;
+    }
+    let log = std::fs::File::create(results.with_extension("log"))?;
+    let mut command = softgpu::command("timeout", built, way);
+    command.args([LIMIT_S.as_ref(), sample.program.as_os_str(), results.as_os_str()]).env("LD_LIBRARY_PATH", driver);
+    let status = command.stdout(log.try_clone()?).stderr(log).status()?;
+    ensure!(status.success(), "ended with {status}");
+    let found: Value = serde_json::from_str(&std::fs::read_to_string(&results)?)?;
+    expected.map_or(Ok(()), |expected| compare(&found, expected))
+}
+
+/// The results of a GPU, if there are any.
+fn expected() -> Result<Option<Value>> {
+    let file = expected_file();
+    if !file.exists() {
+        return Ok(None);
+    }
+    let text = std::fs::read_to_string(&file)?;
+    Ok(Some(serde_json::from_str(&text).with_context(|| format!("{}", file.display()))?))
+}
+
+/// Exact results have the same checksum; the others' values are close.
+fn compare(found: &Value, expected: &Value) -> Result<()> {
+    let (Some(found), Some(expected)) = (found.as_array(), expected.as_array()) else {
+        bail!("no results of a GPU for it: run bench/gpu/samples.py there");
+    };
+    ensure!(found.len() == expected.len(), "{} results instead of {}", found.len(), expected.len());
+    for (found, expected) in found.iter().zip(expected) {
+        let name = &expected["name"];
+        for field in ["name", "count", "checksum", "bound"] {
+            ensure!(found[field] == expected[field], "{name}: {field} {} instead of {}", found[field], expected[field]);
+        }
+        let numbers = |result: &Value| {
+            result["values"].as_array().map_or(Vec::new(), |all| all.iter().filter_map(Value::as_f64).collect())
+        };
+        let bound = expected["bound"].as_f64().unwrap_or(0.0) * BOUNDS_BETWEEN_DEVICES;
+        let (found, expected): (Vec<f64>, Vec<f64>) = (numbers(found), numbers(expected));
+        ensure!(found.len() == expected.len(), "{name}: another number of values");
+        for (found, expected) in found.iter().zip(&expected) {
+            let close = (found - expected).abs() <= bound * expected.abs().max(1.0);
+            ensure!(close, "{name}: {found} instead of {expected}");
+        }
+    }
+    Ok(())
+}
+
+/// Takes over what `bench/gpu/samples.py` wrote on a GPU machine.
+pub(crate) fn bless(results: &Path) -> Result<()> {
+    let text = std::fs::read_to_string(results).with_context(|| format!("cannot read {}", results.display()))?;
+    let results: Value = serde_json::from_str(&text)?;
+    ensure!(results["gpu"].is_string(), "these results are of no GPU");
+    ensure!(results["failed"].as_array().is_some_and(Vec::is_empty), "samples failed there: {}", results["failed"]);
+    std::fs::write(expected_file(), format!("{results:#}\n"))?;
+    println!("{}: results of {}", expected_file().display(), results["gpu"]);
+    Ok(())
+}
+
+/// Puts the compiled samples into a folder.
+pub(crate) fn copy_to(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder)?;
+    for sample in compile(&toolkit()?)? {
+        std::fs::copy(&sample.program, folder.join(&sample.name))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn options_of_a_sample_replace_the_usual_ones() {
+        assert_eq!(options("// Nothing.\n"), ["-arch=compute_90", "-code=compute_90", "--compress-mode=none"]);
+        let own = "// First.\n// nvcc: -arch=compute_80 -code=compute_80\n";
+        assert_eq!(options(own), ["-arch=compute_80", "-code=compute_80", "--compress-mode=none"]);
+        let own = "// nvcc: --compress-mode=size\n";
+        assert_eq!(options(own), ["--compress-mode=size", "-arch=compute_90", "-code=compute_90"]);
+    }
+
+    #[test]
+    fn exact_results_are_compared_by_checksum_and_others_within_bounds() {
+        let exact = |checksum: &str| json!([{"name": "a", "count": 3, "checksum": checksum}]);
+        assert!(compare(&exact("1f"), &exact("1f")).is_ok());
+        assert!(compare(&exact("1e"), &exact("1f")).is_err());
+        let near = |value: f64| json!([{"name": "b", "count": 1, "bound": 0.01, "values": [value]}]);
+        assert!(compare(&near(100.0), &near(101.9)).is_ok());
+        assert!(compare(&near(100.0), &near(102.1)).is_err());
+        assert!(compare(&near(0.0), &near(0.019)).is_ok());
+        assert!(compare(&near(1.0), &exact("1f")).is_err());
+        assert!(compare(&near(1.0), &Value::Null).is_err());
+    }
+
+    #[test]
+    fn work_in_parallel_keeps_its_order_and_its_first_error() {
+        assert_eq!(in_parallel((0..50).collect(), |i: i32| Ok(i * 2)).ok(), Some((0..50).map(|i| i * 2).collect()));
+        assert!(in_parallel((0..50).collect(), |i: i32| if i == 7 { bail!("seven") } else { Ok(()) }).is_err());
+    }
+}
