@@ -156,7 +156,7 @@ pub(crate) unsafe fn cuGraphNodeSetParams(node: CUgraphNode, parameters: *mut CU
     let new = content(parameters)?.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     require(type_of(&new) == type_of(&node.content()))?;
     match kernel_of(&node) {
-        Ok(old) => node.set(new.with_attributes_of(&old)),
+        Ok(old) => node.set(new.with_attributes_of(&old)?),
         Err(_) => node.set(new),
     }
     Ok(())

@@ -1,12 +1,12 @@
 //! Attributes of kernel nodes: those of launches.
 
 use super::graph_nodes::kernel_of;
-use super::launch::priority;
+use super::launch::{priority, rebind};
 use super::require;
 use crate::boundary::{Outcome, give};
 use crate::graph::{self, Content};
 use crate::operation::Operation;
-use detshare_cuda::types::{CUgraphNode, CUkernelNodeAttrID as Attribute, CUkernelNodeAttrValue, CUresult};
+use detshare_cuda::types::{CUgraphNode, CUkernelNodeAttrID as Attribute, CUkernelNodeAttrValue};
 
 /// Those that a node has.
 const KNOWN: [Attribute; 8] = [
@@ -48,14 +48,9 @@ pub(crate) unsafe fn cuGraphKernelNodeSetAttribute(
     require(KNOWN.contains(&attribute) && !value.is_null())?;
     let node = graph::find_node(node)?;
     let mut launch = kernel_of(&node)?;
-    if attribute == Attribute::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION {
-        let cluster = (*value).clusterDim;
-        if [cluster.x, cluster.y, cluster.z] != [1, 1, 1] {
-            return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
-        }
-    }
     launch.attributes.insert(attribute.0, value.cast::<[u8; 64]>().read());
     launch.priority = priority(&launch.attributes);
+    rebind(&mut launch)?;
     node.set(Content::Operation(Operation::Kernel(launch)));
     Ok(())
 }
@@ -65,6 +60,7 @@ pub(crate) unsafe fn cuGraphKernelNodeCopyAttributes(to: CUgraphNode, from: CUgr
     let (mut launch, source) = (kernel_of(&to)?, kernel_of(&from)?);
     launch.attributes = source.attributes;
     launch.priority = source.priority;
+    rebind(&mut launch)?;
     to.set(Content::Operation(Operation::Kernel(launch)));
     Ok(())
 }

@@ -160,7 +160,7 @@ unsafe fn change(executable: CUgraphExec, node: CUgraphNode, new: Content) -> Ou
             (Content::Operation(Operation::Kernel(old)), Content::Operation(Operation::Kernel(kernel))) => {
                 require(old.bound.context == kernel.bound.context)?;
                 let old = old.clone();
-                step.content = new.with_attributes_of(&old);
+                step.content = new.with_attributes_of(&old)?;
             }
             (Content::Semaphores(old, _), Content::Semaphores(semaphores, _)) => {
                 require(old.all.len() == semaphores.all.len())?;

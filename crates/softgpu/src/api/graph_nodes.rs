@@ -1,7 +1,7 @@
 //! Nodes of a graph: kernels, copies, fills, host functions and empty ones, and their parameters.
 
 use super::graph_edges::dependencies;
-use super::launch::{Wanted, shape};
+use super::launch::{Bonds, Wanted, rebind, shape};
 use super::{as_pointer, copy, memset, require};
 use crate::boundary::{Outcome, give};
 use crate::context;
@@ -47,7 +47,7 @@ pub(super) unsafe fn kernel_content(parameters: *const CUDA_KERNEL_NODE_PARAMS) 
         parameters: it.kernelParams,
         extra: it.extra,
     };
-    let shape = shape(&function, &wanted, &context)?;
+    let shape = shape(&function, &wanted, &context, Bonds::default())?;
     Ok(Content::Operation(Operation::Kernel(KernelLaunch {
         function,
         shape,
@@ -59,12 +59,13 @@ pub(super) unsafe fn kernel_content(parameters: *const CUDA_KERNEL_NODE_PARAMS) 
 
 impl Content {
     /// New parameters of a kernel's node leave its attributes as they are.
-    pub(super) fn with_attributes_of(mut self, old: &KernelLaunch) -> Self {
+    pub(super) fn with_attributes_of(mut self, old: &KernelLaunch) -> Outcome<Self> {
         if let Self::Operation(Operation::Kernel(launch)) = &mut self {
             launch.attributes.clone_from(&old.attributes);
             launch.priority = old.priority;
+            rebind(launch)?;
         }
-        self
+        Ok(self)
     }
 }
 
@@ -166,7 +167,7 @@ pub(crate) unsafe fn cuGraphKernelNodeSetParams_v2(
 ) -> Outcome {
     let node = graph::find_node(node)?;
     let old = kernel_of(&node)?;
-    node.set(kernel_content(parameters)?.with_attributes_of(&old));
+    node.set(kernel_content(parameters)?.with_attributes_of(&old)?);
     Ok(())
 }
 

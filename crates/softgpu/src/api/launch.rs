@@ -35,13 +35,23 @@ pub(super) struct Bonds {
     pub(super) cooperative: bool,
 }
 
-/// Checks the launch as a driver does and takes a copy of its arguments.
-pub(super) unsafe fn shape(function: &Function, wanted: &Wanted, context: &Context) -> Outcome<Arc<Shape>> {
-    bound_shape(function, wanted, context, Bonds::default())
+impl Bonds {
+    /// What launch attributes ask for.
+    pub(super) fn of(attributes: &Attributes) -> Self {
+        let word = |value: &[u8; 64], at: usize| {
+            value.get(4 * at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_le_bytes(*bytes))
+        };
+        let cluster = attributes.get(&Attribute::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION.0);
+        let cooperative = attributes.get(&Attribute::CU_LAUNCH_ATTRIBUTE_COOPERATIVE.0);
+        Self {
+            cluster: cluster.map(|value| [0, 1, 2].map(|axis| word(value, axis))),
+            cooperative: cooperative.is_some_and(|value| word(value, 0) != 0),
+        }
+    }
 }
 
-/// As [`shape`], of blocks that belong together.
-pub(super) unsafe fn bound_shape(
+/// Checks the launch as a driver does and takes a copy of its arguments.
+pub(super) unsafe fn shape(
     function: &Function,
     wanted: &Wanted,
     context: &Context,
@@ -73,6 +83,18 @@ pub(super) unsafe fn bound_shape(
         cluster: cluster::checked(function, wanted.grid, bonds.cluster)?,
         workspace: if bonds.cooperative { Some(workspace()?) } else { None },
     }))
+}
+
+/// Has the blocks of a launch belong together as its attributes now say.
+pub(super) fn rebind(launch: &mut KernelLaunch) -> Outcome {
+    let bonds = Bonds::of(&launch.attributes);
+    let cluster = cluster::checked(&launch.function, launch.shape.grid, bonds.cluster)?;
+    let workspace = match &launch.shape.workspace {
+        None if bonds.cooperative => Some(workspace()?),
+        there => there.clone().filter(|_| bonds.cooperative),
+    };
+    launch.shape = Arc::new(Shape { cluster, workspace, ..Shape::clone(&launch.shape) });
+    Ok(())
 }
 
 fn workspace() -> Outcome<Arc<Workspace>> {
@@ -142,17 +164,12 @@ fn cooperative_only() -> Attributes {
     Attributes::from([(Attribute::CU_LAUNCH_ATTRIBUTE_COOPERATIVE.0, value)])
 }
 
-unsafe fn launch(
-    function: CUfunction,
-    stream: CUstream,
-    wanted: &Wanted,
-    bonds: Bonds,
-    attributes: Attributes,
-) -> Outcome {
+unsafe fn launch(function: CUfunction, stream: CUstream, wanted: &Wanted, attributes: Attributes) -> Outcome {
     context::healthy()?;
     let function = module::find_function(function)?;
     let stream = stream::find(stream)?;
-    let shape = bound_shape(&function, wanted, &stream.context, bonds)?;
+    let bonds = Bonds::of(&attributes);
+    let shape = shape(&function, wanted, &stream.context, bonds)?;
     if bonds.cooperative {
         check_cooperative(&function, &shape, &stream)?;
     }
@@ -175,13 +192,7 @@ pub(crate) unsafe fn cuLaunchKernel(
     extra: *mut *mut c_void,
 ) -> Outcome {
     let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-    launch(
-        function,
-        stream,
-        &Wanted { grid, block, dynamic_shared, parameters, extra },
-        Bonds::default(),
-        Attributes::new(),
-    )
+    launch(function, stream, &Wanted { grid, block, dynamic_shared, parameters, extra }, Attributes::new())
 }
 
 pub(crate) unsafe fn cuLaunchCooperativeKernel(
@@ -198,7 +209,7 @@ pub(crate) unsafe fn cuLaunchCooperativeKernel(
 ) -> Outcome {
     let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
     let wanted = Wanted { grid, block, dynamic_shared, parameters, extra: core::ptr::null_mut() };
-    launch(function, stream, &wanted, Bonds { cooperative: true, cluster: None }, cooperative_only())
+    launch(function, stream, &wanted, cooperative_only())
 }
 
 pub(crate) unsafe fn cuLaunchKernelEx(
@@ -210,19 +221,12 @@ pub(crate) unsafe fn cuLaunchKernelEx(
 ) -> Outcome {
     require(!config.is_null())?;
     let config = &*config;
-    let (mut bonds, mut attributes) = (Bonds::default(), Attributes::new());
+    // Those that are neither clusters nor cooperation are hints on caches, policies and overlap: what they promise holds
+    // without them.
+    let mut attributes = Attributes::new();
     for index in 0..config.numAttrs as usize {
         let attribute = &*config.attrs.add(index);
         attributes.insert(attribute.id.0, (&raw const attribute.value).cast::<[u8; 64]>().read());
-        match attribute.id {
-            Attribute::CU_LAUNCH_ATTRIBUTE_COOPERATIVE => bonds.cooperative = attribute.value.cooperative != 0,
-            Attribute::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION => {
-                let cluster = attribute.value.clusterDim;
-                bonds.cluster = Some([cluster.x, cluster.y, cluster.z]);
-            }
-            // Hints on caches, policies and overlap: what they promise holds without them.
-            _ => {}
-        }
     }
     let stream = if config.hStream.0.is_null() { default } else { config.hStream };
     let wanted = Wanted {
@@ -232,5 +236,5 @@ pub(crate) unsafe fn cuLaunchKernelEx(
         parameters,
         extra,
     };
-    launch(function, stream, &wanted, bonds, attributes)
+    launch(function, stream, &wanted, attributes)
 }

@@ -3,15 +3,16 @@
 use crate::Outcome;
 use crate::call::describe;
 use crate::gpu::{Argument, Gpu, NON_BLOCKING, NULL_STREAM, Size, addresses};
+use crate::graph_parts;
 use crate::kernels::TIMED_OUT;
 use crate::launch::{attribute, config};
 use anyhow::{Result, ensure};
-use core::ffi::{CStr, c_int};
+use core::ffi::{CStr, c_int, c_void};
 use core::ptr::null_mut;
 use detshare_cuda::Driver;
 use detshare_cuda::types::{
-    CUdevice_attribute, CUfunction, CUfunction_attribute, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchConfig,
-    CUresult,
+    CUDA_KERNEL_NODE_PARAMS, CUdevice_attribute, CUfunction, CUfunction_attribute, CUgraphNode, CUkernelNodeAttrID,
+    CUlaunchAttribute, CUlaunchAttributeID, CUlaunchConfig, CUresult,
 };
 
 tests! { cluster:
@@ -23,6 +24,7 @@ tests! { cluster:
     large_clusters_are_asked_for,
     grids_that_are_no_multiple_are_refused,
     clusters_that_fit,
+    clusters_of_graph_nodes,
     grid_barrier,
     grid_barrier_of_the_whole_device,
     no_grid_barrier_without_cooperation,
@@ -343,6 +345,31 @@ fn clusters_that_fit(driver: &Driver) -> Outcome {
     ok!(driver, cuOccupancyMaxActiveClusters(&raw mut count, ring, &raw const config));
     note!("{count} clusters of 4 blocks of 1024 threads");
     ensure!((1..=2 * multiprocessors / 4).contains(&count), "{count} clusters at once");
+    Ok(())
+}
+
+/// A node gets its cluster by an attribute, and keeps it with new parameters.
+fn clusters_of_graph_nodes(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let ring = kernel(&gpu, c"ring")?;
+    let (graph, first, second) = (graph_parts::new_graph(driver)?, gpu.zeros(8)?, gpu.zeros(8)?);
+    let grid_of_8 = |pointers: &mut [*mut c_void]| CUDA_KERNEL_NODE_PARAMS {
+        gridDimX: 8,
+        ..graph_parts::kernel_parameters(ring, 32, pointers)
+    };
+    let mut pointers = addresses(&[&first]);
+    let (parameters, mut node) = (grid_of_8(&mut pointers), CUgraphNode(null_mut()));
+    ok!(driver, cuGraphAddKernelNode_v2(&raw mut node, graph, core::ptr::null(), 0, &raw const parameters));
+    let attribute = CUkernelNodeAttrID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    let cluster = cluster_of((4, 1, 1));
+    ok!(driver, cuGraphKernelNodeSetAttribute(node, attribute, &raw const cluster.value));
+    graph_parts::run(&gpu, graph, 1)?;
+    ensure!(gpu.read(first, 8)? == ring_of(8, 4), "the attribute was not heeded");
+    let mut pointers = addresses(&[&second]);
+    let parameters = grid_of_8(&mut pointers);
+    ok!(driver, cuGraphKernelNodeSetParams_v2(node, &raw const parameters));
+    graph_parts::run(&gpu, graph, 1)?;
+    ensure!(gpu.read(second, 8)? == ring_of(8, 4), "new parameters lost the attribute");
     Ok(())
 }
 
