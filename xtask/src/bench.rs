@@ -35,10 +35,12 @@ pub(crate) fn bench(record: bool) -> Result<()> {
         );
     }
     println!();
-    let rate = softgpu_rate(&built)?;
+    let rate = softgpu_figures(&built, "softgpu_rate")?;
+    let ptx = softgpu_figures(&built, "ptx_rate")?;
     if record {
         write_record("call-cost-stub.json", "calls", &Value::Array(rows))?;
         write_record("softgpu-rate.json", "fma_loop", &rate)?;
+        write_record("ptx-rate.json", "megabyte", &ptx)?;
     }
     Ok(())
 }
@@ -54,13 +56,10 @@ fn write_record(name: &str, key: &str, figures: &Value) -> Result<()> {
     Ok(())
 }
 
-fn softgpu_rate(built: &Path) -> Result<Value> {
-    let out = target().join("softgpu-rate.json");
-    run(Command::new(built.join("softgpu_rate"))
-        .arg("--driver")
-        .arg(built.join(build::SOFTGPU))
-        .arg("--out")
-        .arg(&out))?;
+/// What a benchmark of the software GPU measures.
+fn softgpu_figures(built: &Path, benchmark: &str) -> Result<Value> {
+    let out = target().join(format!("{benchmark}.json"));
+    run(Command::new(built.join(benchmark)).arg("--driver").arg(built.join(build::SOFTGPU)).arg("--out").arg(&out))?;
     Ok(serde_json::from_str(&std::fs::read_to_string(out)?)?)
 }
 

@@ -216,6 +216,17 @@ pub(crate) fn verify_numba(packages: &Path, built: &Path) -> Result<()> {
     run(numba_environment(&mut detshare, packages).env("NUMBA_CUDA_DRIVER", built.join(build::SHIM)))
 }
 
+/// The same programs with every kernel checked, which fail if anything is found. (Those that are to fault do so first.)
+pub(crate) fn checked(built: &Path) -> Result<()> {
+    let cases = root().join("crates/softgpu/tests/instructions/cases");
+    for (suite, arguments) in [("instructions", vec![cases]), ("conformance", Vec::new())] {
+        let mut program = command(built.join(suite), built, Way::Directly);
+        program.env("DETSHARE_SOFTGPU_CHECK", "fail").arg("--driver").arg(built.join(build::SOFTGPU)).args(arguments);
+        summarised(&mut program, &format!("checked-{suite}"))?;
+    }
+    Ok(())
+}
+
 /// Programs on cudarc.
 pub(crate) fn verify_cudarc(nvrtc: &Path, built: &Path) -> Result<()> {
     let path = cudarc_libraries(nvrtc, built, Way::ThroughShim)?;

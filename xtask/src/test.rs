@@ -52,6 +52,7 @@ pub(crate) fn test() -> Result<()> {
         steps.run(&format!("order on the software GPU, {way:?}"), || softgpu::order(&built, way))?;
     }
     steps.run("order with graphs in segments", || softgpu::order_in_segments(&built))?;
+    steps.run("the checker finds nothing in what is right", || softgpu::checked(&built))?;
     steps.run("tenants: chaos", || softgpu::chaos(&built, &["chaos", "--rounds", "1000", "--seed", "1"]))?;
     steps.run("tenants: a crowd", || softgpu::chaos(&built, &["crowd", "--waves", "1"]))?;
     steps.run("tenants: coming and going", || softgpu::chaos(&built, &["churn"]))?;

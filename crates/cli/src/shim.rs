@@ -24,7 +24,8 @@ pub(crate) fn find() -> Result<PathBuf, FindError> {
     loadable(SHIM.find()?)
 }
 
-fn loadable(path: PathBuf) -> Result<PathBuf, FindError> {
+/// The path, if the loader would not break it.
+pub(crate) fn loadable(path: PathBuf) -> Result<PathBuf, FindError> {
     if part::breaks_in_list(&path) { Err(FindError::Unloadable(path)) } else { Ok(path) }
 }
 

@@ -323,6 +323,15 @@ pub enum Operand {
         /// Bytes.
         offset: i64,
     },
+    /// `[base+offset, {x, y}]`: a place in what a tensor map or a texture describes.
+    Tensor {
+        /// What the offset is added to.
+        base: AddressBase,
+        /// Bytes.
+        offset: i64,
+        /// One for each dimension.
+        coordinates: Vec<Operand>,
+    },
     /// `{a, b, c, d}`
     Vector(Vec<Operand>),
     /// `p|q`

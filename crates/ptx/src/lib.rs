@@ -7,8 +7,8 @@
 //! * [`ParseError`] says where a source is wrong and what was expected there.
 //!
 //! The parser knows the shape of PTX and not its meaning: it takes any opcode with any modifiers and operands. An
-//! instruction whose operands have a shape of their own (`tex` and `cp.async.bulk.tensor` with their
-//! `[map, {x, y}]`, an array's `a[1]`) is carried through as its own text, [`ast::Statement::Raw`]; so are
+//! instruction whose operands have a shape of their own (`tex` with its `[texture, sampler, {x, y}]`, an array's
+//! `a[1]`) is carried through as its own text, [`ast::Statement::Raw`]; so are
 //! directives that are not declarations, debug sections among them. What is kept of a source's layout is nothing:
 //! comments and empty lines are gone after printing, and `[x+0]` becomes `[x]`.
 //!

@@ -229,12 +229,12 @@ impl Display for Operand {
             Self::F32(bits) => write!(formatter, "0f{bits:08X}"),
             Self::F64(bits) => write!(formatter, "0d{bits:016X}"),
             Self::Address { base, offset } => {
-                match base {
-                    AddressBase::Name(name) => write!(formatter, "[{name}")?,
-                    AddressBase::Integer(address) => write!(formatter, "[{address}")?,
-                }
-                write_offset(formatter, *offset)?;
+                write_base(formatter, base, *offset)?;
                 formatter.write_str("]")
+            }
+            Self::Tensor { base, offset, coordinates } => {
+                write_base(formatter, base, *offset)?;
+                write!(formatter, ", {{{}}}]", Separated(coordinates, ", "))
             }
             Self::Vector(elements) => write!(formatter, "{{{}}}", Separated(elements, ", ")),
             Self::Pair(first, second) => write!(formatter, "{first}|{second}"),
@@ -245,6 +245,15 @@ impl Display for Operand {
             Self::Sink => formatter.write_str("_"),
         }
     }
+}
+
+/// What an address starts with.
+fn write_base(formatter: &mut Formatter<'_>, base: &AddressBase, offset: i64) -> fmt::Result {
+    match base {
+        AddressBase::Name(name) => write!(formatter, "[{name}")?,
+        AddressBase::Integer(address) => write!(formatter, "[{address}")?,
+    }
+    write_offset(formatter, offset)
 }
 
 /// PTX has no subtraction here: `name+-4`.

@@ -17,6 +17,7 @@
 
 mod array;
 mod capture;
+mod cluster;
 mod context;
 mod copy;
 mod copy_array;
@@ -55,15 +56,16 @@ mod pool_sharing;
 mod profiler;
 mod stream;
 mod stream_memory;
+mod tensor_map;
 mod virtual_memory;
 
 pub(crate) use self::{
-    array::*, capture::*, context::*, copy::*, copy_array::*, copy_batch::*, device::*, event::*,
+    array::*, capture::*, cluster::*, context::*, copy::*, copy_array::*, copy_batch::*, device::*, event::*,
     external_semaphore::*, function::*, graph::*, graph_any::*, graph_attributes::*, graph_conditional::*,
     graph_edges::*, graph_executable::*, graph_memory::*, graph_nodes::*, graph_objects::*, graph_waits::*,
     green_context::*, init::*, ipc::*, launch::*, library::*, link::*, managed::*, memory::*, memset::*, module::*,
     occupancy::*, peer::*, pointer::*, pool::*, pool_sharing::*, profiler::*, stream::*, stream_memory::*,
-    virtual_memory::*,
+    tensor_map::*, virtual_memory::*,
 };
 
 use crate::boundary::Outcome;

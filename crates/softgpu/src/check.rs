@@ -6,7 +6,7 @@
 
 use crate::boundary::tell;
 use crate::exec::{Finding, FindingKind};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, Once};
 
 /// How many findings are told where nothing else is asked for.
@@ -76,6 +76,16 @@ pub(crate) fn report(check: Check, kernel: &str, findings: Vec<Finding>) {
     }
 }
 
+/// Says once of a kernel what is not checked in it.
+pub(crate) fn tell_unchecked(kernel: &str, instruction: &str) {
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if TOLD.lock().expect("no panic while it is held").insert(kernel.to_string()) {
+        tell(format_args!(
+            "check: kernel {kernel}: shared memory is not checked, because of {instruction}; everything else is"
+        ));
+    }
+}
+
 /// Says at the end how much there was, and lets the process fail if that is asked for.
 extern "C" fn summary() {
     let Some(check) = crate::device::settings().check else { return };
@@ -86,7 +96,7 @@ extern "C" fn summary() {
     let times: u64 = found.counts.values().sum();
     let untold = places - found.told;
     let rest = if untold > 0 { format!(", {untold} of them not shown") } else { String::new() };
-    tell(format_args!("check: {places} findings{rest}; they occurred {times} times"));
+    tell(format_args!("check: findings: {places}{rest}, which occurred {times} times"));
     if let Some(status) = check.exit {
         // SAFETY: writes what the program left in its buffers.
         unsafe { libc::fflush(core::ptr::null_mut()) };

@@ -15,6 +15,10 @@ pub(crate) const WARP: u32 = 32;
 pub(crate) const MOST_THREADS_PER_BLOCK: u32 = 1024;
 pub(crate) const MOST_THREADS_PER_SM: u32 = 2048;
 pub(crate) const MOST_BLOCKS_PER_SM: u32 = 32;
+/// What every device with clusters can run,
+pub(crate) const PORTABLE_BLOCKS_PER_CLUSTER: u32 = 8;
+/// and what this one can where a kernel allows it.
+pub(crate) const MOST_BLOCKS_PER_CLUSTER: u32 = 16;
 pub(crate) const SHARED_PER_BLOCK: u32 = 48 << 10;
 pub(crate) const SHARED_PER_BLOCK_OPTIN: u32 = 227 << 10;
 pub(crate) const SHARED_PER_SM: u32 = 228 << 10;

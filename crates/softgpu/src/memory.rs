@@ -36,6 +36,11 @@ pub(crate) fn allocate_for_all(bytes: u64) -> Option<u64> {
     allocate_as(Kind::Library, bytes)
 }
 
+/// Memory that the host uses, too.
+pub(crate) fn allocate_managed(bytes: u64) -> Option<u64> {
+    allocate_as(Kind::Managed, bytes)
+}
+
 fn allocate_as(kind: Kind, bytes: u64) -> Option<u64> {
     let (device, context) = context::top().map_or((0, 0), |context| (context.device, context.handle));
     take(&Wanted { bytes, kind, device, context, align: 1, access: ALL }).map(|range| range.start)

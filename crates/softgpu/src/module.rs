@@ -52,6 +52,18 @@ pub(crate) struct Function {
 pub(crate) struct Attributes {
     pub(crate) most_dynamic_shared: i32,
     pub(crate) carveout: i32,
+    /// Clusters may have more blocks than every device can run.
+    pub(crate) large_clusters: bool,
+    /// Blocks in a cluster; zeros where nothing is set.
+    pub(crate) cluster: [i32; 3],
+}
+
+impl Attributes {
+    /// The cluster that every launch has, where the program has set one.
+    pub(crate) fn required_cluster(&self) -> Option<[u32; 3]> {
+        let cluster = self.cluster.map(|size| u32::try_from(size).unwrap_or(0));
+        (cluster != [0; 3]).then_some(cluster)
+    }
 }
 
 /// What a program finds in its log, in the manner of `ptxas`.
@@ -126,8 +138,12 @@ impl Module {
         let mut out_of_memory = false;
         let decode = if crate::device::settings().check.is_some() { exec::decode_checked } else { exec::decode };
         let decoded = decode(&parsed, &mut |placement| {
-            // A library's variables are those of all devices.
-            let allocate = if context.is_some() { memory::allocate } else { memory::allocate_for_all };
+            let allocate = match context {
+                _ if placement.managed => memory::allocate_managed,
+                Some(_) => memory::allocate,
+                // A library's variables are those of all devices.
+                None => memory::allocate_for_all,
+            };
             let address = allocate(placement.size.max(placement.align));
             if address.is_none() {
                 log(format_args!("no device memory for {} ({} bytes)", placement.name, placement.size));
@@ -173,6 +189,8 @@ impl Module {
                     )
                     .unwrap_or(0),
                     carveout: -1,
+                    large_clusters: false,
+                    cluster: [0; 3],
                 }),
             });
             FUNCTIONS.insert(function.handle, Arc::clone(&function));

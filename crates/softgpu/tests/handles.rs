@@ -1,32 +1,14 @@
 //! Handles that were destroyed, never were, or are of another kind: a code, never a crash. (A GPU's driver follows
 //! them and may crash, so this is not part of the conformance suite.)
 
-use detshare_cuda::driver::Visibility;
+mod library;
+
+use detshare_cuda::entry;
 use detshare_cuda::types::{
     CUcontext, CUdevice_v1, CUdeviceptr_v2, CUevent, CUfunction, CUgraph, CUgraphExec, CUgraphNode, CUmodule, CUresult,
     CUstream,
 };
-use detshare_cuda::{Driver, entry};
-use std::path::{Path, PathBuf};
-
-fn softgpu() -> Driver {
-    let folder = std::env::var_os("DETSHARE_BUILT")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release"), PathBuf::from);
-    let path = folder.join("libdetshare_softgpu.so").canonicalize();
-    let path = path.expect("run the tests by `cargo xtask test`, which builds the library");
-    Driver::open(&path, Visibility::Local).expect("the software GPU is a driver")
-}
-
-/// Calls a function of the driver by its name.
-macro_rules! cu {
-    ($driver:expr, $function:ident($($argument:expr),*)) => {{
-        let function = $driver.function(entry::$function).expect(stringify!($function));
-        #[allow(clippy::macro_metavars_in_unsafe, reason = "the arguments are the test's own, a line away")]
-        // SAFETY: places to write to, and handles that the software GPU only looks up.
-        let result = unsafe { function($($argument),*) };
-        result
-    }};
-}
+use library::softgpu;
 
 /// Calls it and wants success.
 macro_rules! ok {
@@ -113,8 +95,8 @@ fn dead_foreign_and_mistaken_handles_are_refused() {
 const UNSUPPORTED: &core::ffi::CStr = c".version 8.0
 .target sm_90
 .address_size 64
-.visible .entry tensor() { .reg .b32 %a, %b; .reg .b64 %p;
-    ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%a, %b}, [%p];
+.visible .entry tensor() {
+    tcgen05.wait::ld.sync.aligned;
     ret;
 }
 .visible .entry fine() { ret; }";
@@ -145,5 +127,5 @@ fn the_log_names_an_unsupported_instruction_and_its_line() {
     let output = command.output().expect("this test starts again");
     let log = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{log}");
-    assert!(log.contains("line 5") && log.contains("ldmatrix") && log.contains("not supported"), "{log}");
+    assert!(log.contains("line 5") && log.contains("tcgen05") && log.contains("not supported"), "{log}");
 }

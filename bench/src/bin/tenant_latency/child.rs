@@ -107,7 +107,7 @@ fn ahead(program: &mut Program, words: &Words, arguments: &Arguments) -> Result<
     let mut ended = Vec::new();
     for round in 1..=arguments.holds(arguments.order) as u64 {
         match arguments.order {
-            Order::First => {
+            Order::First | Order::Own => {
                 words::until("the watcher looks", || !arguments.watched || words.watching.get() >= round)?;
                 words::spin_for(SETTLE_NS);
                 program.launch(long);
@@ -121,6 +121,7 @@ fn ahead(program: &mut Program, words: &Words, arguments: &Arguments) -> Result<
         }
         program.synchronise();
         ended.push(clock::now());
+        words.ended.set(round);
         words::until("the held launch is over", || words.done.get() >= round)?;
         words::until("the watcher has seen it", || !arguments.watched || words.seen.get() >= round)?;
         words.over.set(round);
@@ -144,6 +145,7 @@ fn held(program: &mut Program, words: &Words, arguments: &Arguments) -> Result<V
     for round in 1..=arguments.holds(arguments.order) as u64 {
         match arguments.order {
             Order::First => words::until("the latency tenant's kernel runs", || words.running.get() >= round)?,
+            Order::Own => words::spin_until("the latency tenant's step is over", || words.ended.get() >= round)?,
             Order::Second => {
                 words::until("the last round is over", || words.over.get() + 1 >= round)?;
                 words::until("the watcher looks", || !arguments.watched || words.watching.get() >= round)?;

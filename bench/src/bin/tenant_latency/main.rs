@@ -13,6 +13,10 @@
 //! it when `cuStreamSynchronize` returns, until the watcher sees in the other page that the hold is over, and until the held
 //! `cuLaunchKernel` has returned, with the driver's part in it. That is the raw time; the net one is without what the same
 //! launch costs in the middle when nothing holds it.
+//!
+//! `own wait`: the same without a hold. The best-effort tenant looks at a word that the latency tenant sets when its step is
+//! over, and then launches. No gate can be faster: it is what machine and driver take by themselves. That is why the end of
+//! the hold is what is judged, and not the return of the launch: on some machines the launch alone takes longer than asked.
 
 mod board;
 mod child;
@@ -92,6 +96,8 @@ pub(crate) enum Order {
     First,
     /// The other's kernel runs, and it is held until that is over
     Second,
+    /// As the first, but nobody holds the other: it waits by itself until the latency tenant says that its step is over
+    Own,
 }
 
 impl Arguments {
@@ -100,7 +106,7 @@ impl Arguments {
     fn holds(&self, order: Order) -> usize {
         match order {
             Order::First => self.rounds(self.holds),
-            Order::Second => self.rounds(self.holds / 5).max(1),
+            Order::Second | Order::Own => self.rounds(self.holds / 5).max(1),
         }
     }
 
@@ -146,6 +152,8 @@ pub(crate) struct Measured {
     idle: Vec<i64>,
     first: Resume,
     second: Resume,
+    /// From the end until a launch has returned that its program itself waited with.
+    own: Vec<i64>,
 }
 
 /// What was measured of launches that were held.
@@ -177,7 +185,22 @@ fn measure(arguments: &Arguments, scratch: &Path) -> Result<Measured> {
     sched_setaffinity(None, &everywhere)?;
     eprintln!("resume, it comes while the other runs …");
     let second = watch_resume(Order::Second, arguments, &scratch.join("second"))?;
-    Ok(Measured { on, busy, idle, first, second })
+    sched_setaffinity(None, &everywhere)?;
+    eprintln!("own wait, nobody holds the other …");
+    let own = wait_by_itself(arguments, &scratch.join("own"))?;
+    Ok(Measured { on, busy, idle, first, second, own })
+}
+
+/// How long after the step a launch has returned that its program itself waited with.
+fn wait_by_itself(arguments: &Arguments, folder: &Path) -> Result<Vec<i64>> {
+    let mut board = Board::open(folder)?;
+    let words = Words::create()?;
+    let mut latency = Tenant::start(Role::Ahead, Order::Own, arguments, folder, &words, false)?;
+    board.admit(Class::Latency, &mut latency.child)?;
+    let mut best_effort = Tenant::start(Role::Held, Order::Own, arguments, folder, &words, false)?;
+    board.admit(Class::BestEffort, &mut best_effort.child)?;
+    let (ended, returned) = (numbers(&latency.figures()?, "ended")?, numbers(&best_effort.figures()?, "returned")?);
+    Ok(ended.iter().zip(&returned).map(|(ended, returned)| signed(*returned) - signed(*ended)).collect())
 }
 
 /// How long it took, at each step, until the page said busy, and until it said idle.

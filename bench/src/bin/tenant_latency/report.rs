@@ -12,11 +12,11 @@ const SOONEST_NS: u64 = 50_000;
 
 /// The orders in which the two come, as the record and the table call them.
 const ORDERS: [(&str, &str); 2] =
-    [("resume", "held launch returns"), ("resume_second", "the same, it ran when the other came")];
+    [("resume", "held tenant goes on"), ("resume_second", "the same, it ran when the other came")];
 
 /// All of it as the record has it.
 pub(crate) fn of(arguments: &Arguments, measured: Measured) -> Result<Value> {
-    let Measured { mut on, busy, idle, first, second } = measured;
+    let Measured { mut on, busy, idle, first, second, own } = measured;
     on["command"] = std::env::args().collect::<Vec<_>>().join(" ").into();
     let mut report = json!({
         "on": on,
@@ -30,6 +30,10 @@ pub(crate) fn of(arguments: &Arguments, measured: Measured) -> Result<Value> {
             "what": "right after cuStreamSynchronize until the watcher sees idle; below zero: before",
             "figures": quantiles(idle),
         },
+    });
+    report["own_wait"] = json!({
+        "what": "since the end was known until a launch has returned that its program itself waited with; nothing holds it",
+        "figures": quantiles(own),
     });
     for ((key, _), measured) in ORDERS.into_iter().zip([first, second]) {
         report[key] = resume(measured)?;
@@ -57,12 +61,14 @@ fn resume(measured: Resume) -> Result<Value> {
         let net = raw.iter().map(|raw| raw - own).collect();
         json!({ "raw": quantiles(raw), "net": quantiles(net) })
     };
+    let slowest = end_seen.as_deref().map(|ends| slowest(ends, &hold_over_seen, &called, &returned));
     let hold_over = end_seen.as_deref().map(|ends| quantiles(between(ends, &hold_over_seen)));
     Ok(json!({
         "what": "the end of the latency tenant's step until the hold is over, and until the held cuLaunchKernel has returned",
         "asked_p99_ns": ASKED_RESUME_NS,
-        "judged": if end_seen.is_some() { "since_end_seen" } else { "since_end_known" },
+        "judged": if end_seen.is_some() { "/hold_over" } else { "/since_end_known/net" },
         "hold_over": hold_over,
+        "slowest": slowest,
         "since_end_seen": end_seen.as_deref().map(since),
         "since_end_known": since(&end_known),
         "unheld_launch": launch,
@@ -71,6 +77,20 @@ fn resume(measured: Resume) -> Result<Value> {
         "holds": holds,
         "held_ns": held_ns,
     }))
+}
+
+/// The rounds that took longest, to see what made them so: how long the launch was held until the end was seen, then until
+/// the hold was over, then until it had returned.
+fn slowest(ends: &[u64], hold_over: &[u64], called: &[u64], returned: &[u64]) -> Value {
+    const SHOWN: usize = 60;
+    let parts = ends.iter().zip(hold_over).zip(called.iter().zip(returned));
+    let mut rounds: Vec<[i64; 3]> = parts
+        .map(|((end, over), (called, returned))| [(called, end), (end, over), (over, returned)])
+        .map(|parts| parts.map(|(from, to)| signed(*to) - signed(*from)))
+        .collect();
+    rounds.sort_unstable_by_key(|[_, over, launch]| core::cmp::Reverse(over + launch));
+    rounds.truncate(SHOWN);
+    json!({ "what": "held until the end was seen, then until the hold was over, then until the return, ns", "rounds": rounds })
 }
 
 fn quantiles(mut times: Vec<i64>) -> Value {
@@ -87,7 +107,7 @@ fn judged(report: &Value) -> Vec<(&'static str, &Value, u64)> {
     let mut judged = vec![("busy seen", &report["busy"]["figures"], ASKED_BUSY_NS)];
     for (key, what) in ORDERS {
         let by = report[key]["judged"].as_str().unwrap_or_default();
-        judged.push((what, &report[key][by]["net"], ASKED_RESUME_NS));
+        judged.push((what, report[key].pointer(by).unwrap_or(&Value::Null), ASKED_RESUME_NS));
     }
     judged
 }
@@ -108,11 +128,11 @@ fn summary(report: &Value) -> String {
 }
 
 pub(crate) fn print(report: &Value) {
-    println!("{:<58}{:>9}{:>9}{:>9}{:>10}{:>9}", "ns", "p50", "p99", "p99.9", "max", "asked");
+    println!("{:<60}{:>9}{:>9}{:>9}{:>10}{:>9}", "ns", "p50", "p99", "p99.9", "max", "asked");
     let row = |what: &str, figures: &Value, asked: Option<u64>| {
         let [p50, p99, p999, max] = ["p50_ns", "p99_ns", "p999_ns", "max_ns"].map(|name| cell(&figures[name]));
         let asked = asked.map_or_else(String::new, |asked| asked.to_string());
-        println!("{what:<58}{p50:>9}{p99:>9}{p999:>9}{max:>10}{asked:>9}");
+        println!("{what:<60}{p50:>9}{p99:>9}{p999:>9}{max:>10}{asked:>9}");
     };
     row("busy seen, since right before cuLaunchKernel", &report["busy"]["figures"], Some(ASKED_BUSY_NS));
     row("idle seen, since right after cuStreamSynchronize", &report["idle"]["figures"], None);
@@ -123,14 +143,16 @@ pub(crate) fn print(report: &Value) {
             "{title}: {rounds} launches, {missed} of them not held for it and left out; {} holds",
             resume["holds"]
         );
-        row("  the hold is over, since the end was seen", &resume["hold_over"], None);
+        let asked = |by: &str| (resume["judged"].as_str() == Some(by)).then_some(ASKED_RESUME_NS);
+        row("  the hold is over, since the end was seen", &resume["hold_over"], asked("/hold_over"));
         for (since, what) in [("since_end_seen", "since the end was seen"), ("since_end_known", "since it was known")] {
-            let asked = (resume["judged"].as_str() == Some(since)).then_some(ASKED_RESUME_NS);
             row(&format!("  {what}, raw"), &resume[since]["raw"], None);
-            row(&format!("  {what}, net of the launch itself"), &resume[since]["net"], asked);
+            let net = format!("/{since}/net");
+            row(&format!("  {what}, net of the launch itself"), &resume[since]["net"], asked(&net));
         }
         row("  the launch itself, not held", &resume["unheld_launch"], None);
     }
+    row("nobody holds it, the program itself waits: since known, raw", &report["own_wait"]["figures"], None);
     let above = above(report);
     println!("above what is asked for: {}", if above.is_empty() { "nothing".into() } else { above.join("; ") });
 }

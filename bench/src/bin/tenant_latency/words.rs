@@ -49,6 +49,8 @@ pub(crate) struct Lines {
     pub(crate) done: Word,
     /// The latency tenant is about to launch in this round, while the other's kernel runs.
     pub(crate) calling: Word,
+    /// The latency tenant's step of this round is over, as it knows.
+    pub(crate) ended: Word,
     /// The latency tenant has done this round, and so have all others.
     pub(crate) over: Word,
     /// Rounds of the long kernel, once the latency tenant is there and knows.

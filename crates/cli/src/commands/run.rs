@@ -2,6 +2,9 @@
 //!
 //! We prepare the environment and then become the program, so that nothing stands between it and whoever started it:
 //! exit code, signals, terminal, standard streams and process number are its own.
+//!
+//! On the software GPU a program that nobody wants to share with needs neither shim nor daemon: it gets the software GPU
+//! as its driver.
 
 mod flags;
 
@@ -19,6 +22,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// Restricts a program to some GPUs; the daemon is for all of them, whoever starts it.
@@ -64,17 +68,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, RunError> {
     let settings = Settings::from(arguments);
     let (name, arguments) = settings.program.split_first().expect("the command line asks for a program");
     let file = executable::find(name, std::env::var_os("PATH").as_deref())?;
-    let shim = shim::find()?;
     let driver = settings.device.map(|Device::Soft| part::SOFTGPU.find()).transpose()?;
-    let status = daemon_status()?;
     let mut command = Command::new(&file);
-    command.arg0(name).args(arguments).envs(settings.environment()).envs(status.environment);
-    command
-        .env("LD_PRELOAD", shim::preload(&shim, std::env::var_os("LD_PRELOAD").as_deref()))
-        .env(places::FOLDER_VARIABLE, daemon::folder())
-        .env("DETSHARE_RUN", std::process::id().to_string());
-    if let Some(driver) = driver {
-        command.env("DETSHARE_DRIVER", driver);
+    command.arg0(name).args(arguments);
+    match driver {
+        Some(driver) if !settings.shares() && !daemon_runs() => be_the_driver(&mut command, driver)?,
+        driver => be_a_tenant(&mut command, &settings, driver)?,
     }
     let source = exec::become_program(&mut command);
     let program = name.to_string_lossy().into_owned();
@@ -84,13 +83,44 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, RunError> {
     })
 }
 
+/// The software GPU takes the driver's place; there is nobody to share it with.
+fn be_the_driver(command: &mut Command, driver: PathBuf) -> Result<(), RunError> {
+    let driver = shim::loadable(driver)?;
+    command.env("LD_PRELOAD", shim::preload(&driver, std::env::var_os("LD_PRELOAD").as_deref()));
+    Ok(())
+}
+
+/// The shim takes the driver's place, and the daemon has its say.
+fn be_a_tenant(command: &mut Command, settings: &Settings, driver: Option<PathBuf>) -> Result<(), RunError> {
+    let shim = shim::find()?;
+    let status = daemon_status()?;
+    command
+        .envs(settings.environment())
+        .envs(status.environment)
+        .env("LD_PRELOAD", shim::preload(&shim, std::env::var_os("LD_PRELOAD").as_deref()))
+        .env(places::FOLDER_VARIABLE, daemon::folder())
+        .env("DETSHARE_RUN", std::process::id().to_string());
+    if let Some(driver) = driver {
+        command.env("DETSHARE_DRIVER", driver);
+    }
+    Ok(())
+}
+
+/// Whether there is a daemon, or something in its place that has to be looked at.
+fn daemon_runs() -> bool {
+    !matches!(ask_daemon(), Err(error) if error.is_absence())
+}
+
+fn ask_daemon() -> Result<Status, DaemonError> {
+    Ok(daemon::client()?.status()?)
+}
+
 /// Asks the daemon, and starts one first where none runs.
 fn daemon_status() -> Result<Status, RunError> {
-    let ask = || -> Result<Status, DaemonError> { Ok(daemon::client()?.status()?) };
-    match ask() {
+    match ask_daemon() {
         Err(error) if error.is_absence() => {
             up()?;
-            Ok(ask()?)
+            Ok(ask_daemon()?)
         }
         status => Ok(status?),
     }
@@ -111,6 +141,11 @@ fn up() -> Result<(), RunError> {
 }
 
 impl Settings {
+    /// Whether a flag says how the program is to share the GPU with others.
+    fn shares(&self) -> bool {
+        !self.environment().is_empty()
+    }
+
     /// What the shim reads. What no flag says is left as it stands in our environment.
     fn environment(&self) -> BTreeMap<&'static str, OsString> {
         let number = |number: Option<u64>| number.map(|number| number.to_string());

@@ -1,6 +1,6 @@
 //! What `detshare run` leaves to the program: everything.
 
-use crate::daemon::DaemonStage;
+use crate::daemon::{DaemonStage, built};
 use crate::fake::FakeDaemon;
 use crate::stage::{Stage, outcome};
 use std::collections::BTreeMap;
@@ -113,6 +113,37 @@ fn the_software_gpu_is_named_as_the_driver() {
     command.env("DETSHARE_SOFTGPU", stage.shim()).args(["run", "--device", "soft", "--", "env"]);
     let environment = environment(&outcome(&mut command).stdout);
     assert_eq!(environment["DETSHARE_DRIVER"], stage.shim().display().to_string());
+}
+
+#[test]
+fn alone_on_the_software_gpu_nobody_else_is_needed() {
+    let stage = Stage::new();
+    let mut command = stage.detshare();
+    command.env("DETSHARE_SOFTGPU", stage.shim()).env("DETSHARE_SHIM", "/no/such/file").env("LD_PRELOAD", "");
+    let environment = environment(&outcome(command.args(["run", "--device", "soft", "--", "env"])).stdout);
+    assert_eq!(environment["LD_PRELOAD"], stage.shim().display().to_string());
+    assert!(!environment.contains_key("DETSHARE_DRIVER") && !environment.contains_key("DETSHARE_RUN"));
+    assert!(!stage.runtime_folder().exists(), "no daemon was started");
+}
+
+#[test]
+fn a_program_runs_alone_on_the_software_gpu() {
+    let stage = Stage::new();
+    let mut command = stage.detshare();
+    command.env("DETSHARE_SOFTGPU", built("libdetshare_softgpu.so")).args(["run", "--device", "soft", "--"]);
+    let ended = outcome(command.arg(built("vector_add")));
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(!stage.runtime_folder().exists(), "no daemon was started");
+}
+
+#[test]
+fn sharing_the_software_gpu_takes_a_daemon() {
+    let house = DaemonStage::new();
+    let mut command = house.command(&["run", "--device", "soft", "--class", "latency", "--", "env"]);
+    command.env("DETSHARE_SOFTGPU", built("libdetshare_softgpu.so"));
+    let environment = environment(&outcome(&mut command).stdout);
+    assert_eq!(environment["DETSHARE_DRIVER"], built("libdetshare_softgpu.so").display().to_string());
+    assert!(house.pid().is_some(), "a daemon was started");
 }
 
 #[test]

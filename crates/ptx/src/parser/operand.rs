@@ -101,6 +101,12 @@ impl Parser<'_> {
             let Some(address) = value.as_bits() else { return Err(self.unexpected("an integer as address")) };
             (AddressBase::Integer(address), 0)
         };
+        if self.eat(Token::Comma) {
+            self.expect(Token::OpenBrace, "'{'")?;
+            let coordinates = self.elements(Token::CloseBrace, "',' or '}'")?;
+            self.expect(Token::CloseBracket, "']'")?;
+            return Ok(Operand::Tensor { base, offset, coordinates });
+        }
         self.expect(Token::CloseBracket, "'+' or ']'")?;
         Ok(Operand::Address { base, offset })
     }
@@ -158,6 +164,13 @@ mod tests {
     }
 
     #[test]
+    fn places_in_tensors_have_coordinates() {
+        let place = &operands("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [m+64, {%r1, 8}], [s];")[0];
+        let coordinates = vec![name("%r1"), Operand::Integer(8)];
+        assert_eq!(*place, Operand::Tensor { base: AddressBase::Name("m".to_string()), offset: 64, coordinates });
+    }
+
+    #[test]
     fn predicates_come_in_pairs_and_negated() {
         let pair = |first, second| Operand::Pair(Box::new(first), Box::new(second));
         assert_eq!(
@@ -187,9 +200,9 @@ mod tests {
     #[test]
     fn unknown_shapes_are_carried_as_text() {
         for text in [
-            "@!p tex.2d.v4.f32.f32 {a, b, c, d}, [t, {x, y}]; ",
+            "@!p tex.2d.v4.f32.f32 {a, b, c, d}, [t, s, {x, y}]; ",
             "mov.u32 s, a[1];",
-            "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group\n [m, {x}], // comment\n [s];",
+            "tex.1d.v4.f32.f32\n {a, b, c, d}, [t, s, // comment\n {x}];",
             "future.thing a => b;",
         ] {
             let Statement::Raw(raw) = statement(text) else { panic!("{text}") };

@@ -32,10 +32,25 @@ pub(crate) unsafe fn cuFuncGetAttribute(value: *mut c_int, attribute: Attribute,
             Attribute::CU_FUNC_ATTRIBUTE_BINARY_VERSION => 90,
             Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => set.most_dynamic_shared,
             Attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => set.carveout,
+            Attribute::CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET => c_int::from(properties.needs_cluster),
+            Attribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH
+            | Attribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT
+            | Attribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH => {
+                properties.required_cluster.map_or(set.cluster, |sizes| sizes.map(signed))[cluster_axis(attribute)]
+            }
+            Attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED => c_int::from(set.large_clusters),
             Attribute(other) if other < Attribute::CU_FUNC_ATTRIBUTE_MAX.0 => 0,
             _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         },
     )
+}
+
+fn cluster_axis(attribute: Attribute) -> usize {
+    match attribute {
+        Attribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH => 0,
+        Attribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT => 1,
+        _ => 2,
+    }
 }
 
 pub(crate) unsafe fn cuFuncSetAttribute(function: CUfunction, attribute: Attribute, value: c_int) -> Outcome {
@@ -51,7 +66,18 @@ pub(crate) unsafe fn cuFuncSetAttribute(function: CUfunction, attribute: Attribu
             require((-1..=100).contains(&value))?;
             set.carveout = value;
         }
-        Attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED => {}
+        Attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED => {
+            require((0..=1).contains(&value))?;
+            set.large_clusters = value != 0;
+        }
+        Attribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH
+        | Attribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT
+        | Attribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH => {
+            // What the compiler was told stays.
+            require(value >= 0 && function.kernel.properties.required_cluster.is_none())?;
+            set.cluster[cluster_axis(attribute)] = value;
+        }
+        Attribute::CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE => {}
         _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
     }
     Ok(())

@@ -1,10 +1,10 @@
 //! Launches.
 
-use super::require;
+use super::{cluster, require};
 use crate::boundary::{Outcome, log};
 use crate::context::{self, Context};
 use crate::device;
-use crate::exec::interface::Shape;
+use crate::exec::interface::{Shape, Workspace};
 use crate::module::{self, Function};
 use crate::operation::{Attributes, Bound, KernelLaunch, Operation};
 use crate::stream::{self, Stream};
@@ -26,8 +26,27 @@ pub(super) struct Wanted {
     pub(super) extra: *mut *mut c_void,
 }
 
+/// How the blocks of a launch belong together.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Bonds {
+    /// Blocks in a cluster, where the launch says.
+    pub(super) cluster: Option<[u32; 3]>,
+    /// All blocks are resident at once and can wait for each other.
+    pub(super) cooperative: bool,
+}
+
 /// Checks the launch as a driver does and takes a copy of its arguments.
 pub(super) unsafe fn shape(function: &Function, wanted: &Wanted, context: &Context) -> Outcome<Arc<Shape>> {
+    bound_shape(function, wanted, context, Bonds::default())
+}
+
+/// As [`shape`], of blocks that belong together.
+pub(super) unsafe fn bound_shape(
+    function: &Function,
+    wanted: &Wanted,
+    context: &Context,
+    bonds: Bonds,
+) -> Outcome<Arc<Shape>> {
     let properties = &function.kernel.properties;
     let within = |size: [u32; 3], most: [u32; 3]| size.iter().zip(most).all(|(size, most)| (1..=most).contains(size));
     require(within(wanted.grid, device::MOST_GRID) && within(wanted.block, device::MOST_BLOCK))?;
@@ -51,7 +70,13 @@ pub(super) unsafe fn shape(function: &Function, wanted: &Wanted, context: &Conte
         grid_id: NEXT_GRID.fetch_add(1, Ordering::Relaxed),
         sm_count: device::settings().sms,
         system: Arc::clone(&context.system),
+        cluster: cluster::checked(function, wanted.grid, bonds.cluster)?,
+        workspace: if bonds.cooperative { Some(workspace()?) } else { None },
     }))
+}
+
+fn workspace() -> Outcome<Arc<Workspace>> {
+    Workspace::new().map(Arc::new).ok_or(CUresult::CUDA_ERROR_OUT_OF_MEMORY)
 }
 
 unsafe fn parameters(function: &Function, wanted: &Wanted) -> Outcome<Arc<[u8]>> {
@@ -121,14 +146,14 @@ unsafe fn launch(
     function: CUfunction,
     stream: CUstream,
     wanted: &Wanted,
-    cooperative: bool,
+    bonds: Bonds,
     attributes: Attributes,
 ) -> Outcome {
     context::healthy()?;
     let function = module::find_function(function)?;
     let stream = stream::find(stream)?;
-    let shape = shape(&function, wanted, &stream.context)?;
-    if cooperative {
+    let shape = bound_shape(&function, wanted, &stream.context, bonds)?;
+    if bonds.cooperative {
         check_cooperative(&function, &shape, &stream)?;
     }
     let bound = Bound::to(&stream.context);
@@ -150,7 +175,13 @@ pub(crate) unsafe fn cuLaunchKernel(
     extra: *mut *mut c_void,
 ) -> Outcome {
     let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-    launch(function, stream, &Wanted { grid, block, dynamic_shared, parameters, extra }, false, Attributes::new())
+    launch(
+        function,
+        stream,
+        &Wanted { grid, block, dynamic_shared, parameters, extra },
+        Bonds::default(),
+        Attributes::new(),
+    )
 }
 
 pub(crate) unsafe fn cuLaunchCooperativeKernel(
@@ -167,7 +198,7 @@ pub(crate) unsafe fn cuLaunchCooperativeKernel(
 ) -> Outcome {
     let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
     let wanted = Wanted { grid, block, dynamic_shared, parameters, extra: core::ptr::null_mut() };
-    launch(function, stream, &wanted, true, cooperative_only())
+    launch(function, stream, &wanted, Bonds { cooperative: true, cluster: None }, cooperative_only())
 }
 
 pub(crate) unsafe fn cuLaunchKernelEx(
@@ -179,17 +210,15 @@ pub(crate) unsafe fn cuLaunchKernelEx(
 ) -> Outcome {
     require(!config.is_null())?;
     let config = &*config;
-    let (mut cooperative, mut attributes) = (false, Attributes::new());
+    let (mut bonds, mut attributes) = (Bonds::default(), Attributes::new());
     for index in 0..config.numAttrs as usize {
         let attribute = &*config.attrs.add(index);
         attributes.insert(attribute.id.0, (&raw const attribute.value).cast::<[u8; 64]>().read());
         match attribute.id {
-            Attribute::CU_LAUNCH_ATTRIBUTE_COOPERATIVE => cooperative = attribute.value.cooperative != 0,
+            Attribute::CU_LAUNCH_ATTRIBUTE_COOPERATIVE => bonds.cooperative = attribute.value.cooperative != 0,
             Attribute::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION => {
                 let cluster = attribute.value.clusterDim;
-                if [cluster.x, cluster.y, cluster.z] != [1, 1, 1] {
-                    return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
-                }
+                bonds.cluster = Some([cluster.x, cluster.y, cluster.z]);
             }
             // Hints on caches, policies and overlap: what they promise holds without them.
             _ => {}
@@ -203,5 +232,5 @@ pub(crate) unsafe fn cuLaunchKernelEx(
         parameters,
         extra,
     };
-    launch(function, stream, &wanted, cooperative, attributes)
+    launch(function, stream, &wanted, bonds, attributes)
 }

@@ -4,6 +4,7 @@ use super::jit::Log;
 use super::module::file_image;
 use super::{as_pointer, require, text};
 use crate::boundary::{Outcome, give, give_if_asked};
+use crate::memory;
 use crate::module::{self, Module};
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use detshare_cuda::types::{
@@ -84,20 +85,6 @@ pub(crate) unsafe fn cuLibraryGetGlobal(
     Ok(())
 }
 
-/// A variable that is declared as managed. All device memory is the host's too, so it needs nothing more.
-pub(crate) unsafe fn cuLibraryGetManaged(
-    address: *mut CUdeviceptr,
-    bytes: *mut usize,
-    library: CUlibrary,
-    name: *const c_char,
-) -> Outcome {
-    let library_found = module::find(library.0.addr())?;
-    if !library_found.global(text(name)?)?.managed {
-        return Err(CUresult::CUDA_ERROR_NOT_FOUND);
-    }
-    cuLibraryGetGlobal(address, bytes, library, name)
-}
-
 /// A kernel of a library serves as a function too.
 fn as_function(kernel: CUkernel) -> CUfunction {
     CUfunction(kernel.0.cast())
@@ -147,4 +134,20 @@ pub(crate) unsafe fn cuKernelSetAttribute(
 pub(crate) unsafe fn cuKernelSetCacheConfig(kernel: CUkernel, config: CUfunc_cache, device: CUdevice) -> Outcome {
     super::device::number(device)?;
     super::cuFuncSetCacheConfig(as_function(kernel), config)
+}
+
+pub(crate) unsafe fn cuLibraryGetManaged(
+    address: *mut CUdeviceptr,
+    bytes: *mut usize,
+    library: CUlibrary,
+    name: *const c_char,
+) -> Outcome {
+    let library = module::find(library.0.addr())?;
+    let global = library.global(text(name)?)?;
+    if memory::find(global.address).is_none_or(|range| range.kind != memory::Kind::Managed) {
+        return Err(CUresult::CUDA_ERROR_NOT_FOUND);
+    }
+    give_if_asked(address, CUdeviceptr_v2(global.address));
+    give_if_asked(bytes, usize::try_from(global.size).unwrap_or(usize::MAX));
+    Ok(())
 }

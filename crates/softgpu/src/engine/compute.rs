@@ -2,7 +2,7 @@
 //!
 //! Blocks run in slices and take turns, so blocks that wait for other blocks, other kernels or the host make
 //! progress whatever the number of cores. As many blocks of a kernel are on the way at once as would be
-//! resident on the SMs of its lane. A block keeps an SM busy for its modelled time (`sm`); a kernel is complete
+//! resident on the SMs of its lane; a cluster's blocks go together and count as one here. A block keeps an SM busy for its modelled time (`sm`); a kernel is complete
 //! when its last block has ended and that time has passed.
 
 use super::{Done, Fate, complete_at, now};
@@ -10,7 +10,7 @@ use crate::boundary::tell;
 use crate::check;
 use crate::device;
 use crate::exec::interface::{Fault, FaultKind, Progress, Shape};
-use crate::exec::{Block, Kernel};
+use crate::exec::{Cluster, Kernel};
 use crate::memory;
 use crate::sm::{self, Lane};
 use detshare_cuda::types::CUresult;
@@ -24,8 +24,13 @@ const SLICE: u64 = 50_000;
 const BATCH: u64 = 64;
 /// How far ahead of the clock the SMs are filled: what a killed process leaves behind is over after that.
 const HORIZON_NS: u64 = 2_000_000;
+/// Every so manieth turn goes to whoever is next, whatever its priority: what is resident goes on, on a GPU, and a
+/// kernel may wait for one of lower priority.
+const FAIR_TURN: u64 = 8;
 /// How long a thread waits when all blocks that could run only wait themselves.
 const IDLE: Duration = Duration::from_micros(50);
+/// How often that doubles while nothing changes.
+const MOST_IDLE_ROUNDS: u32 = 3;
 
 /// A kernel to run.
 pub(crate) struct Launch {
@@ -44,7 +49,7 @@ struct Running {
     most_resident: u64,
     next: u64,
     resident: u64,
-    parked: VecDeque<Block>,
+    parked: VecDeque<Cluster>,
     /// When the modelled time of its blocks is over.
     ends: u64,
     number: u64,
@@ -54,6 +59,8 @@ struct Running {
 struct Kernels {
     running: Vec<Running>,
     next_number: u64,
+    /// Turns so far.
+    turns: u64,
     /// Where the search for a block goes on, so that kernels take turns.
     turn: usize,
 }
@@ -78,8 +85,10 @@ static COMPUTE: LazyLock<&'static Compute> = LazyLock::new(|| {
 /// Has the kernel run; completes it when it is over.
 pub(super) fn start(launch: Launch, done: Arc<Done>, fate: Arc<Fate>) {
     let shape = &launch.shape;
-    let blocks = shape.grid.iter().map(|count| u64::from(*count)).product();
+    let blocks = shape.clusters().iter().map(|count| u64::from(*count)).product();
+    let cluster: u64 = shape.cluster_size().iter().map(|count| u64::from(*count)).product();
     let most_resident = u64::from(resident_per_sm(&launch)).max(1) * launch.lane.sms().len() as u64;
+    let most_resident = (most_resident / cluster.max(1)).max(1);
     let mut kernels = lock();
     let number = kernels.next_number;
     kernels.next_number += 1;
@@ -114,12 +123,12 @@ fn lock() -> MutexGuard<'static, Kernels> {
 struct Share {
     launch: Arc<Launch>,
     number: u64,
-    parked: Option<Block>,
+    parked: Option<Cluster>,
     fresh: std::ops::Range<u64>,
 }
 
 fn work(compute: &'static Compute) {
-    let mut idle_turns = 0_usize;
+    let (mut idle_turns, mut idle_rounds) = (0_usize, 0_u32);
     let mut kernels = compute.kernels.lock().expect("no panic while it is held");
     loop {
         let Some(share) = kernels.take() else {
@@ -133,15 +142,20 @@ fn work(compute: &'static Compute) {
         let waiting = kernels.running.iter().map(|kernel| kernel.parked.len()).sum::<usize>();
         drop(kernels);
         let result = run(share);
-        idle_turns = if result.idle { idle_turns + 1 } else { 0 };
-        if idle_turns > waiting {
-            // Everything that there is to run only waits.
-            std::thread::sleep(IDLE);
-            idle_turns = 0;
-        }
+        let idle = result.idle;
         kernels = compute.kernels.lock().expect("no panic while it is held");
         let over = kernels.give_back(result);
-        compute.changed.notify_all();
+        if !idle {
+            (idle_turns, idle_rounds) = (0, 0);
+            compute.changed.notify_all();
+        } else if idle_turns < waiting {
+            idle_turns += 1;
+        } else {
+            // Everything that there is to run only waits, maybe for long. A launch ends the pause.
+            let pause = IDLE * (1 << idle_rounds);
+            (idle_turns, idle_rounds) = (0, (idle_rounds + 1).min(MOST_IDLE_ROUNDS));
+            kernels = compute.changed.wait_timeout(kernels, pause).expect("no panic while it is held").0;
+        }
         if let Some((ends, done)) = over {
             // What waits for it may be a kernel, which needs the lock to start.
             drop(kernels);
@@ -155,30 +169,30 @@ fn work(compute: &'static Compute) {
 struct Ran {
     number: u64,
     finished: u64,
-    parked: Vec<Block>,
+    parked: Vec<Cluster>,
     ends: u64,
     fault: Option<Fault>,
+    /// No block got any further.
     idle: bool,
 }
 
 fn run(share: Share) -> Ran {
     let launch = share.launch;
     memory::access::work_for(launch.lane.device);
-    let mut ran = Ran { number: share.number, finished: 0, parked: Vec::new(), ends: 0, fault: None, idle: false };
+    let mut ran = Ran { number: share.number, finished: 0, parked: Vec::new(), ends: 0, fault: None, idle: true };
     let fresh = share.fresh.map(|index| new_block(&launch, index));
     for mut block in share.parked.into_iter().chain(fresh) {
         let progress = block.run(SLICE);
         let progress = if block.is_checked() { checked(&launch, &mut block, progress) } else { progress };
+        ran.idle &= progress == Progress::Idle;
         match progress {
             Progress::Finished => {
                 ran.finished += 1;
-                ran.ends = ran.ends.max(launch.lane.occupy(sm::modelled_ns(block.warp_instructions())));
+                for instructions in block.instructions_of_blocks() {
+                    ran.ends = ran.ends.max(launch.lane.occupy(sm::modelled_ns(instructions)));
+                }
             }
-            Progress::Yielded => ran.parked.push(block),
-            Progress::Idle => {
-                ran.idle = true;
-                ran.parked.push(block);
-            }
+            Progress::Yielded | Progress::Idle => ran.parked.push(block),
             Progress::Fault(fault) => {
                 ran.fault = Some(fault);
                 break;
@@ -188,18 +202,22 @@ fn run(share: Share) -> Ran {
     ran
 }
 
-fn new_block(launch: &Launch, index: u64) -> Block {
-    let [x, y, _] = launch.shape.grid.map(u64::from);
+fn new_block(launch: &Launch, index: u64) -> Cluster {
+    let [x, y, _] = launch.shape.clusters().map(u64::from);
     #[allow(clippy::cast_possible_truncation, reason = "each part is below a 32-bit extent of the grid")]
     let index_3d = [(index % x) as u32, (index / x % y) as u32, (index / (x * y)) as u32];
+    let blocks: u64 = launch.shape.cluster_size().iter().map(|count| u64::from(*count)).product();
     let sms = launch.lane.sms();
     #[allow(clippy::cast_possible_truncation, reason = "below the number of SMs")]
-    let sm = sms[(index % sms.len() as u64) as usize];
-    Block::new(&launch.kernel, &launch.shape, index_3d, sm)
+    let sm = |rank: u32| sms[((index * blocks + u64::from(rank)) % sms.len() as u64) as usize];
+    Cluster::new(&launch.kernel, &launch.shape, index_3d, sm)
 }
 
 /// Tells what was found in a block so far; it is a fault where that is asked for.
-fn checked(launch: &Launch, block: &mut Block, progress: Progress) -> Progress {
+fn checked(launch: &Launch, block: &mut Cluster, progress: Progress) -> Progress {
+    if let Some(instruction) = launch.kernel.unchecked_shared() {
+        check::tell_unchecked(&launch.kernel.properties.name, instruction);
+    }
     let findings = block.take_findings();
     let (Some(asked), Some(first)) = (device::settings().check, findings.first()) else { return progress };
     let place = first.words.clone();
@@ -238,14 +256,16 @@ fn code(kind: FaultKind) -> CUresult {
 }
 
 impl Kernels {
-    /// Something to run: of the highest priority first, of equals in turn.
+    /// Something to run: of the highest priority first, nearly always; of equals in turn.
     fn take(&mut self) -> Option<Share> {
         let count = self.running.len();
         let best = self.running.iter().filter(|kernel| kernel.has_work()).map(|kernel| kernel.launch.priority).min()?;
+        self.turns = self.turns.wrapping_add(1);
+        let fair = self.turns.is_multiple_of(FAIR_TURN);
         for step in 0..count {
             let index = (self.turn + step) % count;
             let kernel = &mut self.running[index];
-            if kernel.launch.priority == best && kernel.has_work() {
+            if (fair || kernel.launch.priority == best) && kernel.has_work() {
                 self.turn = index + 1;
                 return Some(kernel.take());
             }

@@ -4,6 +4,10 @@
 //! and local memory belong to whoever runs the block.
 #![allow(clippy::cast_possible_truncation, reason = "device addresses are host addresses, and stores take low bytes")]
 
+mod fast;
+
+use super::block::Surroundings;
+use super::cluster;
 use super::interface::FaultKind;
 use super::lanes::{LANES, Registers, lanes_of};
 use super::op::{Address, Load, Order, Reg, Space, Store};
@@ -16,10 +20,106 @@ const CLOSE: u64 = 1 << 20;
 /// What a warp can reach.
 pub(super) struct Memory<'a> {
     pub(super) shared: &'a mut [u8],
+    /// Shared memory of the cluster's other blocks, by rank.
+    peers: &'a mut [Vec<u8>],
+    rank: u32,
     pub(super) local: &'a mut Local,
     pub(super) parameters: &'a [u8],
     /// Whether kernels may access all bytes from an address on.
     pub(super) is_mapped: fn(u64, u64) -> bool,
+}
+
+impl<'a> Memory<'a> {
+    /// What a warp of the block can reach that has this local memory.
+    pub(super) fn of(block: &'a mut Surroundings, local: &'a mut Local) -> Self {
+        Self {
+            shared: &mut block.shared,
+            peers: &mut block.cluster.shared,
+            rank: block.rank,
+            local,
+            parameters: &block.shape.parameters,
+            is_mapped: block.is_mapped,
+        }
+    }
+
+    /// The bytes of an access within the cluster's shared memory.
+    pub(super) fn shared_at(&mut self, address: u64, size: usize) -> Option<&mut [u8]> {
+        let start = usize::try_from(address).ok()?;
+        let end = start.checked_add(size)?;
+        if end <= self.shared.len() {
+            return self.shared.get_mut(start..end);
+        }
+        let (rank, within) = cluster::resolve(address, self.rank);
+        if rank == u64::from(self.rank) {
+            return bytes_at(self.shared, within, size);
+        }
+        bytes_at(self.peers.get_mut(usize::try_from(rank).ok()?)?, within, size)
+    }
+
+    /// The rank of the block whose turn it is.
+    pub(super) fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Reads bytes of any memory but local one; None where there are none.
+    pub(super) fn read(&mut self, space: Space, address: u64, to: &mut [u8]) -> Option<()> {
+        match space {
+            Space::Global => {
+                self.may_access(address, to.len())?;
+                in_units(address, to.len(), |at, range| {
+                    // SAFETY: all bytes may be accessed, and the unit is aligned to its size.
+                    let value = unsafe { read_global(at, range.len() as u8) };
+                    let size = range.len();
+                    to[range].copy_from_slice(&value.to_le_bytes()[..size]);
+                });
+            }
+            Space::Shared => to.copy_from_slice(self.shared_at(address, to.len())?),
+            Space::Parameters => {
+                let start = usize::try_from(address).ok()?;
+                to.copy_from_slice(self.parameters.get(start..)?.get(..to.len())?);
+            }
+            Space::Local | Space::Generic => return None,
+        }
+        Some(())
+    }
+
+    /// Writes bytes of global or shared memory; None where there are none.
+    pub(super) fn write(&mut self, space: Space, address: u64, from: &[u8]) -> Option<()> {
+        match space {
+            Space::Global => {
+                self.may_access(address, from.len())?;
+                in_units(address, from.len(), |at, range| {
+                    let (size, value) = (range.len() as u8, from_bytes(&from[range]));
+                    // SAFETY: all bytes may be accessed, and the unit is aligned to its size.
+                    unsafe { write_global(at, size, value) };
+                });
+            }
+            Space::Shared => self.shared_at(address, from.len())?.copy_from_slice(from),
+            Space::Local | Space::Parameters | Space::Generic => return None,
+        }
+        Some(())
+    }
+
+    fn may_access(&self, address: u64, bytes: usize) -> Option<()> {
+        let bytes = bytes as u64;
+        address.checked_add(bytes)?;
+        (bytes == 0 || (self.is_mapped)(address, bytes)).then_some(())
+    }
+}
+
+/// Cuts bytes into aligned units of at most 8, each with its address and its place among them.
+fn in_units(address: u64, count: usize, mut each: impl FnMut(u64, core::ops::Range<usize>)) {
+    let mut start = 0;
+    while start < count {
+        let at = address + start as u64;
+        let largest = 1_usize << at.trailing_zeros().min(3);
+        let mut size = largest;
+        while size > count - start {
+            size /= 2;
+        }
+        each(at, start..start + size);
+        start += size;
+    }
 }
 
 /// The local memory of a warp's lanes, as large as their stacks.
@@ -73,6 +173,11 @@ pub(super) fn addresses(r: &Registers, address: &Address) -> [u64; LANES] {
         Reg::Narrow(slot) => r.narrow[slot as usize].map(|base| u64::from(base).wrapping_add(offset)),
         Reg::Wide(slot) => r.wide[slot as usize].map(|base| base.wrapping_add(offset)),
     }
+}
+
+/// Where one lane's access goes.
+pub(super) fn address_of(r: &Registers, address: &Address, lane: usize) -> u64 {
+    r.read_lane(address.base, lane).wrapping_add_signed(address.offset)
 }
 
 /// The space that a generic address lies in, and the address within it.
@@ -156,6 +261,7 @@ pub(super) fn from_bytes(bytes: &[u8]) -> u64 {
 
 /// # Safety
 /// `address` is valid for `size` bytes and aligned to them; `size` is 1, 2, 4 or 8.
+#[inline(always)]
 unsafe fn read_global(address: u64, size: u8) -> u64 {
     let address = address as usize;
     match size {
@@ -178,6 +284,7 @@ unsafe fn read_global(address: u64, size: u8) -> u64 {
 
 /// # Safety
 /// As for [`read_global`].
+#[inline(always)]
 unsafe fn write_global(address: u64, size: u8, value: u64) {
     let address = address as usize;
     match size {
@@ -206,6 +313,9 @@ fn extend(value: u64, size: u8, signed: bool) -> u64 {
 }
 
 pub(super) fn load(r: &mut Registers, memory: &mut Memory<'_>, load: &Load, mask: u32) -> Result<(), BadAccess> {
+    if fast::load(r, memory, load, mask) {
+        return Ok(());
+    }
     let mut at = addresses(r, &load.address);
     let size = u64::from(load.size);
     let bytes = size * load.to.len() as u64;
@@ -225,7 +335,7 @@ pub(super) fn load(r: &mut Registers, memory: &mut Memory<'_>, load: &Load, mask
                     _ => {
                         let outside = BadAccess { lane, address, kind: FaultKind::IllegalAddress };
                         let bytes = match space {
-                            Space::Shared => bytes_at(memory.shared, address, load.size.into()).map(|bytes| &*bytes),
+                            Space::Shared => memory.shared_at(address, load.size.into()).map(|bytes| &*bytes),
                             Space::Local => {
                                 bytes_at(memory.local.of(lane), address, load.size.into()).map(|bytes| &*bytes)
                             }
@@ -248,6 +358,9 @@ pub(super) fn load(r: &mut Registers, memory: &mut Memory<'_>, load: &Load, mask
 }
 
 pub(super) fn store(r: &Registers, memory: &mut Memory<'_>, store: &Store, mask: u32) -> Result<(), BadAccess> {
+    if fast::store(r, memory, store, mask) {
+        return Ok(());
+    }
     let mut at = addresses(r, &store.address);
     let size = u64::from(store.size);
     let bytes = size * store.from.len() as u64;
@@ -270,7 +383,7 @@ pub(super) fn store(r: &Registers, memory: &mut Memory<'_>, store: &Store, mask:
                     continue;
                 }
                 let bytes = match space {
-                    Space::Shared => bytes_at(memory.shared, address, store.size.into()),
+                    Space::Shared => memory.shared_at(address, store.size.into()),
                     Space::Local => bytes_at(memory.local.of(lane), address, store.size.into()),
                     // Parameters cannot be written.
                     _ => return Err(BadAccess { lane, address, kind: FaultKind::IllegalAddress }),

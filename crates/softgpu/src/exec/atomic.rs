@@ -6,11 +6,11 @@
     reason = "instructions see the bits of a register as the type that they name"
 )]
 
-use super::access::{BadAccess, Memory, addresses, by_space, bytes_at, check_alignment, check_global, from_bytes};
+use super::access::{BadAccess, Memory, addresses, by_space, check_alignment, check_global, from_bytes};
 use super::float;
 use super::interface::FaultKind;
 use super::lanes::{Registers, lanes_of};
-use super::op::{Atomic, AtomicOp, AtomicType, Float2, FloatMode, FloatType, Order, Space};
+use super::op::{Atomic, Atomic128, AtomicOp, AtomicType, Float2, FloatMode, FloatType, Order, Space};
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 impl AtomicType {
@@ -90,11 +90,11 @@ fn low(value: u64, size: u8) -> u64 {
 
 /// # Safety
 /// `address` is valid for the type's size and aligned to it.
-unsafe fn update_global(address: u64, atomic: &Atomic, b: u64, c: u64) -> u64 {
-    let new = |old: u64| updated(atomic.op, atomic.ty, old, b, c, Space::Global);
+unsafe fn update_global(address: u64, (op, ty): (AtomicOp, AtomicType), b: u64, c: u64) -> u64 {
+    let new = |old: u64| updated(op, ty, old, b, c, Space::Global);
     let address = address as usize;
     let ordering = Ordering::Relaxed;
-    match atomic.ty.size() {
+    match ty.size() {
         2 => {
             // SAFETY: the caller says so.
             let cell = unsafe { AtomicU16::from_ptr(core::ptr::with_exposed_provenance_mut(address)) };
@@ -103,7 +103,7 @@ unsafe fn update_global(address: u64, atomic: &Atomic, b: u64, c: u64) -> u64 {
         4 => {
             // SAFETY: the caller says so.
             let cell = unsafe { AtomicU32::from_ptr(core::ptr::with_exposed_provenance_mut(address)) };
-            match (atomic.op, atomic.ty) {
+            match (op, ty) {
                 (AtomicOp::Add, AtomicType::U32 | AtomicType::S32) => cell.fetch_add(b as u32, ordering).into(),
                 (AtomicOp::Exchange, _) => cell.swap(b as u32, ordering).into(),
                 (AtomicOp::CompareExchange, _) => {
@@ -116,7 +116,7 @@ unsafe fn update_global(address: u64, atomic: &Atomic, b: u64, c: u64) -> u64 {
         _ => {
             // SAFETY: the caller says so.
             let cell = unsafe { AtomicU64::from_ptr(core::ptr::with_exposed_provenance_mut(address)) };
-            match (atomic.op, atomic.ty) {
+            match (op, ty) {
                 (AtomicOp::Add, AtomicType::U64 | AtomicType::S64) => cell.fetch_add(b, ordering),
                 (AtomicOp::Exchange, _) => cell.swap(b, ordering),
                 (AtomicOp::CompareExchange, _) => {
@@ -146,13 +146,13 @@ pub(super) fn atomic(r: &mut Registers, memory: &mut Memory<'_>, atomic: &Atomic
             let c = atomic.c.map_or(0, |c| low(r.read_lane(c, lane), size));
             let old = if matches!(space, Space::Global | Space::Generic) {
                 // SAFETY: checked above.
-                unsafe { update_global(address, atomic, b, c) }
+                unsafe { update_global(address, (atomic.op, atomic.ty), b, c) }
             } else {
                 // Local memory and parameters have no atomics.
                 if space != Space::Shared {
                     return Err(BadAccess { lane, address, kind: FaultKind::IllegalAddress });
                 }
-                let bytes = bytes_at(memory.shared, address, size.into());
+                let bytes = memory.shared_at(address, size.into());
                 let bytes = bytes.ok_or(BadAccess { lane, address, kind: FaultKind::IllegalAddress })?;
                 let old = from_bytes(bytes);
                 let new = updated(atomic.op, atomic.ty, old, b, c, space);
@@ -169,4 +169,134 @@ pub(super) fn atomic(r: &mut Registers, memory: &mut Memory<'_>, atomic: &Atomic
         fence(Ordering::Acquire);
     }
     Ok(())
+}
+
+/// Combines one element with what is there; None where there is no memory for it.
+pub(super) fn apply(
+    memory: &mut Memory<'_>,
+    space: Space,
+    address: u64,
+    op: AtomicOp,
+    ty: AtomicType,
+    b: u64,
+) -> Option<()> {
+    let size = ty.size();
+    match space {
+        Space::Global => {
+            if !address.is_multiple_of(u64::from(size)) || !(memory.is_mapped)(address, size.into()) {
+                return None;
+            }
+            // SAFETY: aligned memory that may be accessed.
+            unsafe { update_global(address, (op, ty), b, 0) };
+        }
+        Space::Shared => {
+            let bytes = memory.shared_at(address, size.into())?;
+            let new = updated(op, ty, from_bytes(bytes), b, 0, space);
+            bytes.copy_from_slice(&new.to_le_bytes()[..size.into()]);
+        }
+        Space::Local | Space::Parameters | Space::Generic => return None,
+    }
+    Some(())
+}
+
+/// `atom` on 128 bits.
+pub(super) fn atomic_128(
+    r: &mut Registers,
+    memory: &mut Memory<'_>,
+    atomic: &Atomic128,
+    mask: u32,
+) -> Result<(), BadAccess> {
+    const BYTES: u64 = 16;
+    let mut at = addresses(r, &atomic.address);
+    check_alignment(&at, mask, BYTES)?;
+    fence(Ordering::SeqCst);
+    by_space(&mut at, atomic.address.space, mask, |space, at, mask| {
+        if space == Space::Global {
+            check_global(memory, at, mask, BYTES)?;
+        }
+        for lane in lanes_of(mask) {
+            let address = at[lane];
+            let value = |slot: u32| {
+                let [low, high] = [slot, slot + 1].map(|slot| u128::from(r.wide[slot as usize][lane]));
+                high << 64 | low
+            };
+            let (expected, new) = (atomic.expected.map(value), value(atomic.new));
+            let bad = BadAccess { lane, address, kind: FaultKind::IllegalAddress };
+            let old = match space {
+                // SAFETY: aligned memory that may be accessed, checked above.
+                Space::Global => unsafe { wide::update(address as usize, expected, new) },
+                Space::Shared => {
+                    let bytes = memory.shared_at(address, BYTES as usize).ok_or(bad)?;
+                    let mut old = [0; BYTES as usize];
+                    old.copy_from_slice(bytes);
+                    let old = u128::from_le_bytes(old);
+                    if expected.is_none_or(|expected| expected == old) {
+                        bytes.copy_from_slice(&new.to_le_bytes());
+                    }
+                    old
+                }
+                _ => return Err(bad),
+            };
+            r.wide[atomic.to as usize][lane] = old as u64;
+            r.wide[atomic.to as usize + 1][lane] = (old >> 64) as u64;
+        }
+        Ok(())
+    })
+}
+
+/// 128 bits at once: with the CPU's instruction, or under a lock where it has none.
+mod wide {
+    use std::sync::Mutex;
+
+    /// Stores `new` where `expected` is there, or whatever is there; returns that.
+    ///
+    /// # Safety
+    /// `address` is valid for 16 bytes and aligned to them.
+    pub(super) unsafe fn update(address: usize, expected: Option<u128>, new: u128) -> u128 {
+        let place = core::ptr::with_exposed_provenance_mut::<u128>(address);
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("cmpxchg16b") {
+            // SAFETY: the CPU has the instruction, and the caller says the rest.
+            return unsafe { with_instruction(place, expected, new) };
+        }
+        static LOCK: Mutex<()> = Mutex::new(());
+        let _held = LOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // SAFETY: the caller says so.
+        let old = unsafe { place.read_volatile() };
+        if expected.is_none_or(|expected| expected == old) {
+            // SAFETY: the caller says so.
+            unsafe { place.write_volatile(new) };
+        }
+        old
+    }
+
+    /// # Safety
+    /// As for [`update`], on a CPU that has `cmpxchg16b`.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn with_instruction(place: *mut u128, expected: Option<u128>, new: u128) -> u128 {
+        let mut old = expected.unwrap_or_default();
+        loop {
+            let (mut low, mut high) = (old as u64, (old >> 64) as u64);
+            // The library's function becomes a call of something that is not there, in a build for any CPU.
+            // SAFETY: the caller says so. `rbx` belongs to the compiler and gets its value back.
+            unsafe {
+                core::arch::asm!(
+                    "xchg {new_low}, rbx",
+                    "lock cmpxchg16b [{place}]",
+                    "mov rbx, {new_low}",
+                    new_low = inout(reg) new as u64 => _,
+                    place = in(reg) place,
+                    inout("rax") low,
+                    inout("rdx") high,
+                    in("rcx") (new >> 64) as u64,
+                    options(nostack),
+                );
+            }
+            let seen = u128::from(high) << 64 | u128::from(low);
+            if seen == old || expected.is_some() {
+                return seen;
+            }
+            old = seen;
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! One block of a launch: its warps, its shared memory, its barriers.
 
 use super::check::{Checker, Finding};
+use super::cluster::Common;
 use super::interface::{Fault, FaultKind, Progress, Shape};
 use super::lanes::lanes_of;
 use super::program::{Kernel, RESERVED_SHARED};
@@ -14,6 +15,8 @@ pub(super) const BARRIERS: usize = 16;
 
 /// How many instructions a warp runs before the next one's turn.
 const TURN: u64 = 1024;
+/// A warp that runs more than this and then waits has done something before.
+const FEW: u64 = 16;
 
 /// What a block's warps have in common.
 #[derive(Debug)]
@@ -21,6 +24,9 @@ pub(super) struct Surroundings {
     pub(super) kernel: Arc<Kernel>,
     pub(super) shape: Arc<Shape>,
     pub(super) index: [u32; 3],
+    /// Its place in its cluster.
+    pub(super) rank: u32,
+    pub(super) cluster: Common,
     pub(super) sm: u32,
     pub(super) shared: Vec<u8>,
     pub(super) barriers: [BarrierState; BARRIERS],
@@ -51,8 +57,8 @@ pub(super) struct BarrierState {
 
 /// One block of a launch. It can be run a slice at a time, by any thread.
 #[derive(Debug)]
-pub(crate) struct Block {
-    surroundings: Surroundings,
+pub(super) struct Block {
+    pub(super) surroundings: Surroundings,
     warps: Vec<Warp>,
     /// Whose turn it is.
     next: usize,
@@ -72,16 +78,12 @@ impl Surroundings {
 }
 
 impl Block {
-    /// The block with that index, before its first instruction, as one that runs on that SM.
-    pub(crate) fn new(kernel: &Arc<Kernel>, shape: &Arc<Shape>, index: [u32; 3], sm: u32) -> Self {
-        Self::with_memory(kernel, shape, index, sm, crate::memory::access::is_mapped)
-    }
-
-    /// A block that asks elsewhere which memory it may access.
-    pub(super) fn with_memory(
+    /// The block with that index and that rank in its cluster, before its first instruction.
+    pub(super) fn new(
         kernel: &Arc<Kernel>,
         shape: &Arc<Shape>,
         index: [u32; 3],
+        rank: u32,
         sm: u32,
         is_mapped: fn(u64, u64) -> bool,
     ) -> Self {
@@ -91,6 +93,8 @@ impl Block {
             kernel: Arc::clone(kernel),
             shape: Arc::clone(shape),
             index,
+            rank,
+            cluster: Common::default(),
             sm,
             shared: vec![0; usize::try_from(shared).unwrap_or_default()],
             barriers: [BarrierState::default(); BARRIERS],
@@ -103,7 +107,8 @@ impl Block {
         surroundings.live = threads;
         if let Some(checks) = &kernel.program.checks {
             let bytes = surroundings.shared.len();
-            surroundings.checker = Some(Checker::new(checks, threads, bytes, crate::memory::whereabouts));
+            surroundings.checker =
+                Some(Checker::new(checks, kernel.function, threads, bytes, crate::memory::whereabouts));
         }
         let warps = (0..threads.div_ceil(32)).map(|number| {
             let lanes = match threads - number * 32 {
@@ -116,12 +121,14 @@ impl Block {
         Self { surroundings, warps, next: 0 }
     }
 
-    /// Runs for at most that many instructions, counted once for a warp.
-    pub(crate) fn run(&mut self, slice: u64) -> Progress {
+    /// Runs for at most that many instructions, counted once for a warp. None: all wait for other blocks of the
+    /// cluster.
+    pub(super) fn run(&mut self, slice: u64) -> Option<Progress> {
         let program = Arc::clone(&self.surroundings.kernel.program);
-        let mut left = slice;
+        let (mut left, mut worked) = (slice, false);
+        self.warps.iter_mut().for_each(|warp| warp.release_from_cluster(&self.surroundings.cluster));
         loop {
-            let mut ran = false;
+            let (mut ran, mut gave_way) = (false, false);
             for _ in 0..self.warps.len() {
                 let warp = &mut self.warps[self.next];
                 if warp.asleep != 0 {
@@ -129,15 +136,20 @@ impl Block {
                 }
                 if warp.ready != 0 {
                     if left == 0 {
-                        return Progress::Yielded;
+                        return Some(Progress::Yielded);
                     }
-                    ran = true;
-                    let mut budget = left.min(TURN);
-                    left -= budget;
+                    let turn = left.min(TURN);
+                    let mut budget = turn;
+                    left -= turn;
                     let result = warp.run(&program, &mut self.surroundings, &mut budget);
+                    // A warp that only looks whether something has changed ends its turn.
+                    let unused = warp.spin.take_unused();
+                    budget += unused.unwrap_or(0);
                     left += budget;
+                    worked |= turn - budget > FEW;
+                    *(if unused.is_some() { &mut gave_way } else { &mut ran }) = true;
                     if let Err(fault) = result {
-                        return Progress::Fault(*fault);
+                        return Some(Progress::Fault(*fault));
                     }
                     if self.surroundings.stirred {
                         self.settle();
@@ -146,41 +158,43 @@ impl Block {
                 self.next = (self.next + 1) % self.warps.len();
             }
             if self.surroundings.live == 0 {
-                return Progress::Finished;
+                return Some(Progress::Finished);
             }
             if ran {
                 continue;
             }
-            if self.warps.iter().any(|warp| warp.asleep != 0) {
-                return Progress::Idle;
+            let asleep = self.warps.iter().any(|warp| warp.asleep != 0);
+            if gave_way || asleep {
+                return Some(if worked && !asleep { Progress::Yielded } else { Progress::Idle });
             }
             let mut alone = false;
             for warp in &mut self.warps {
                 alone |= warp.go_alone();
             }
             if !alone {
-                return Progress::Fault(self.deadlock());
+                // A barrier of the cluster may still open; who runs the cluster knows.
+                let waits = self.warps.iter().any(|warp| warp.at_cluster.waiting != 0);
+                return if waits { None } else { Some(Progress::Fault(self.deadlock())) };
             }
         }
     }
 
-    pub(crate) fn is_checked(&self) -> bool {
+    pub(super) fn is_checked(&self) -> bool {
         self.surroundings.checker.is_some()
     }
 
     /// What the checker has found since it was last asked.
-    pub(crate) fn take_findings(&mut self) -> Vec<Finding> {
+    pub(super) fn take_findings(&mut self) -> Vec<Finding> {
         self.surroundings.checker.as_mut().map(|checker| checker.take_findings()).unwrap_or_default()
     }
 
     /// Instructions so far, counted once for a warp.
-    pub(crate) fn warp_instructions(&self) -> u64 {
+    pub(super) fn warp_instructions(&self) -> u64 {
         self.warps.iter().map(|warp| warp.warp_instructions).sum()
     }
 
     /// Instructions so far, counted for each thread.
-    #[allow(dead_code, reason = "tests measure the rate by it")]
-    pub(crate) fn thread_instructions(&self) -> u64 {
+    pub(super) fn thread_instructions(&self) -> u64 {
         self.warps.iter().map(|warp| warp.thread_instructions).sum()
     }
 
@@ -188,6 +202,9 @@ impl Block {
     fn settle(&mut self) {
         let surroundings = &mut self.surroundings;
         surroundings.stirred = false;
+        if surroundings.cluster.settle() {
+            self.warps.iter_mut().for_each(|warp| warp.release_from_cluster(&surroundings.cluster));
+        }
         for number in 0..BARRIERS {
             let state = surroundings.barriers[number];
             if !state.used {
@@ -221,7 +238,7 @@ impl Block {
     }
 
     /// Who waits where, for a block that cannot go on.
-    fn deadlock(&self) -> Fault {
+    pub(super) fn deadlock(&self) -> Fault {
         let surroundings = &self.surroundings;
         let name = &surroundings.kernel.properties.name;
         let mut places: BTreeMap<(u32, u32), (u32, [u32; 3])> = BTreeMap::new();

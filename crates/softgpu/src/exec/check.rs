@@ -29,7 +29,7 @@ use super::warp::{Group, Next, Warp};
 use crate::memory::Whereabouts;
 use clocks::Clocks;
 use shadow::{Access, Problem, Shadow, Touch};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use together::Together;
 
 /// What decode knows of checked code.
@@ -37,12 +37,13 @@ use together::Together;
 pub(super) struct Checks {
     /// Function and place of each checked instruction, by its number.
     pub(super) sites: Vec<(u32, u32)>,
-    /// Some instruction touches shared memory in a way that the checker does not follow: it then says nothing of it.
-    pub(super) blind_to_shared: bool,
+    /// Kernels with an instruction that touches shared memory in a way that the checker does not follow, and that
+    /// instruction: nothing is then said of their shared memory.
+    pub(super) blind_to_shared: BTreeMap<u32, String>,
 }
 
 /// What was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum FindingKind {
     UninitialisedShared,
     SharedRace,
@@ -89,6 +90,7 @@ impl Checker {
     /// For a block of so many threads with so much shared memory.
     pub(super) fn new(
         checks: &Checks,
+        kernel: u32,
         threads: u32,
         shared: usize,
         whereabouts: fn(u64, u64) -> Whereabouts,
@@ -99,7 +101,7 @@ impl Checker {
             clocks: Clocks::new(warps),
             together: (0..warps).map(|_| Together::default()).collect(),
             step: 0,
-            blind_to_shared: checks.blind_to_shared,
+            blind_to_shared: checks.blind_to_shared.contains_key(&kernel),
             whereabouts,
             findings: HashMap::new(),
         })
@@ -149,6 +151,7 @@ impl Warp {
         group: Group,
         checked: &Checked,
         active: u32,
+        budget: &mut u64,
     ) -> Result<Next, Box<Fault>> {
         if let Some(mut checker) = block.checker.take() {
             let accessor = checker.begin(self, group, checked.site);
@@ -157,7 +160,7 @@ impl Warp {
         }
         match &checked.op {
             Op::Load(_) | Op::Store(_) | Op::Atomic(_) => {
-                self.access(program, block, group, &checked.op, active)?;
+                self.access(program, block, group, &checked.op, active, budget)?;
                 Ok(Next::Following)
             }
             op => {

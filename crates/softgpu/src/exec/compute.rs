@@ -3,7 +3,7 @@
 use super::integer::Carry;
 use super::lanes::{Registers, map1};
 use super::op::Op;
-use super::{compare, convert, float, integer, uncommon};
+use super::{compare, convert, float, half, integer, uncommon};
 
 /// Runs an instruction in the lanes of the mask.
 pub(super) fn compute(r: &mut Registers, op: &Op, mask: u32) {
@@ -45,9 +45,9 @@ pub(super) fn compute(r: &mut Registers, op: &Op, mask: u32) {
         Op::Float1 { op, ty, mode, d, a } => float::one(r, op, ty, mode, d, a, mask),
         Op::Float2 { op, ty, mode, d, a, b } => float::two(r, op, ty, mode, d, [a, b], mask),
         Op::Fma { ty, mode, d, a, b, c } => float::fma(r, ty, mode, d, [a, b, c], mask),
-        Op::PackedFloat1 { op, ty, mode, d, a } => float::packed_one(r, op, ty, mode, d, a, mask),
-        Op::PackedFloat2 { op, ty, mode, d, a, b } => float::two_halves(r, op, ty, mode, true, d, [a, b], mask),
-        Op::PackedFma { ty, mode, d, a, b, c } => float::packed_fma(r, ty, mode, d, [a, b, c], mask),
+        Op::PackedFloat1 { op, ty, mode, d, a } => half::run_packed(r, op, ty, mode, d, a, mask),
+        Op::PackedFloat2 { op, ty, mode, d, a, b } => half::run_two(r, op, ty, mode, true, d, [a, b], mask),
+        Op::PackedFma { ty, mode, d, a, b, c } => half::run_fma(r, ty, mode, true, d, [a, b, c], mask),
         Op::TestFloat { test, ty, d, a } => r.write_predicate(d, mask, float::test(r, test, ty, a)),
 
         Op::Compare { ref comparison, d, inverse } => {

@@ -4,13 +4,13 @@ use super::block::{BARRIERS, Surroundings};
 use super::collective;
 use super::interface::{Fault, FaultKind};
 use super::lanes::{LANES, lanes_of, mask_of};
-use super::op::{Barrier, BarrierKind, Call, Collective, LOCAL_BASE, Op, Place, Slot};
+use super::op::{Barrier, BarrierKind, Call, LOCAL_BASE, Op, Place, Slot};
 use super::program::{FUNCTION_WINDOW, Function, Program};
 use super::special;
 use super::warp::{Frame, Group, Next, Warp};
 
 /// How deep calls may be nested.
-const DEEPEST: u32 = 512;
+const DEEPEST: u32 = 4096;
 /// How much local memory a thread may have, as on a GPU.
 pub(super) const LARGEST_STACK: u64 = 512 << 10;
 /// What PTX allows a thread to sleep at most.
@@ -83,9 +83,16 @@ impl Warp {
                 self.set_pc(active, group.pc);
                 self.warp_barrier(group, *members, active);
             }
-            Op::Checked(checked) => return self.checked(program, block, group, checked, active),
             Op::Collective { members, collective } => {
-                return Ok(self.collective(group, *members, collective, active));
+                return self.collective(group, *members, active, |warp, lanes, members| {
+                    collective::perform(&mut warp.frames[group.frame].registers, collective, lanes, members);
+                    Ok(())
+                });
+            }
+            Op::Tensor { members, .. } => {
+                return self.collective(group, Some(*members), active, |warp, lanes, _| {
+                    warp.tensor(program, block, group, op, lanes)
+                });
             }
             _ => {}
         }
@@ -103,6 +110,7 @@ impl Warp {
         self.ready |= self.at_collective | self.at_warp_barrier;
         self.at_collective = 0;
         self.at_warp_barrier = 0;
+        self.at_cluster.end(&mut block.cluster, lanes);
         block.live -= lanes.count_ones();
         block.stirred = true;
     }
@@ -146,7 +154,7 @@ impl Warp {
         let entered = self.frame_of(function, callee, depth, block);
         for lane in lanes_of(lanes) {
             let from = self.frames[group.frame].registers.wide[LOCAL_BASE as usize][lane];
-            let base = from + u64::from(caller.local_bytes);
+            let base = from + u64::from(caller.local_bytes) + u64::from(self.frames[group.frame].allocated[lane]);
             let end = base + u64::from(function.local_bytes);
             if end > LARGEST_STACK {
                 return Err(self.fault(program, block, group, lane, FaultKind::StackOverflow, "stack full"));
@@ -162,6 +170,7 @@ impl Warp {
             frame.lanes |= 1 << lane;
             frame.caller[lane] = u32::try_from(group.frame).unwrap_or_default();
             frame.call[lane] = group.pc;
+            frame.allocated[lane] = 0;
             self.frame[lane] = u32::try_from(entered).unwrap_or_default();
             self.pc[lane] = 0;
         }
@@ -192,6 +201,7 @@ impl Warp {
             registers: special::registers(function, block, self.number),
             caller: [0; LANES],
             call: [0; LANES],
+            allocated: [0; LANES],
         });
         self.frames.len() - 1
     }
@@ -338,10 +348,17 @@ impl Warp {
     }
 
     /// A collective, once all are there whom it counts on. Lanes that name other members are on their own.
-    fn collective(&mut self, group: Group, members: Option<Slot>, collective: &Collective, active: u32) -> Next {
+    /// `perform` gets those that take part, and those that are named.
+    fn collective(
+        &mut self,
+        group: Group,
+        members: Option<Slot>,
+        active: u32,
+        mut perform: impl FnMut(&mut Self, u32, u32) -> Result<(), Box<Fault>>,
+    ) -> Result<Next, Box<Fault>> {
         let Some(members) = members else {
-            collective::perform(&mut self.frames[group.frame].registers, collective, active, active);
-            return Next::Following;
+            perform(self, active, active)?;
+            return Ok(Next::Following);
         };
         let alone = core::mem::take(&mut self.alone);
         let named = self.frames[group.frame].registers.narrow[members as usize];
@@ -352,26 +369,26 @@ impl Warp {
             let members = named[left.trailing_zeros() as usize];
             let present = mask_of(lanes_of(left | waiting).filter(|lane| named[*lane] == members));
             if alone || members & self.alive & !present == 0 {
-                collective::perform(&mut self.frames[group.frame].registers, collective, present, members);
+                perform(self, present, members)?;
                 done |= present;
             }
             left &= !present;
         }
         if done == active {
-            return Next::Following;
+            return Ok(Next::Following);
         }
         let still_waiting = active & !done;
         self.at_collective = self.at_collective & !done | still_waiting;
         self.ready = (self.ready | done) & !still_waiting;
         self.set_pc(done | group.mask & !active, group.pc + 1);
         self.set_pc(still_waiting, group.pc);
-        Next::Apart
+        Ok(Next::Apart)
     }
 
     /// Lanes that wait for others of their warp run without them, where there are such lanes.
     pub(super) fn go_alone(&mut self) -> bool {
         let waiting = self.at_collective | self.at_warp_barrier;
-        let elsewhere = self.at_barrier.iter().fold(0, |all, lanes| all | lanes);
+        let elsewhere = self.at_barrier.iter().fold(self.at_cluster.waiting, |all, lanes| all | lanes);
         if waiting == 0 || self.ready != 0 || elsewhere != 0 {
             return false;
         }

@@ -4,8 +4,11 @@
 //! instruction that cannot be run does not make its module useless: its kernel says so and the others run.
 
 mod arithmetic;
+mod asynchronous;
+mod atomics;
 mod body;
 mod checked;
+mod cluster;
 mod comparison;
 mod control;
 mod data;
@@ -16,12 +19,16 @@ mod forms;
 mod link;
 mod memory;
 mod modifiers;
+mod moves;
 mod opcodes;
 mod operands;
 mod source;
 mod system;
+mod tensor;
+mod tensor_memory;
 mod uncommon;
 mod video;
+mod warp_group;
 mod warp_wide;
 
 pub(crate) use error::DecodeError;
@@ -68,7 +75,10 @@ fn decode_as_asked(
     for (module, function) in &linked.functions {
         bodies.push(body::decode(&linked, *module, function, &sources[*module])?);
     }
-    let reach: Vec<Reach> = (0..bodies.len()).map(|start| Reach::of(&bodies, start)).collect();
+    // Addresses go from kernel to kernel through memory, so a call of one may lead to any function that has one.
+    let mut addressed = data::functions_in_variables(&linked);
+    addressed.extend(bodies.iter().flat_map(|body| &body.taken));
+    let reach: Vec<Reach> = (0..bodies.len()).map(|start| Reach::of(&bodies, start, &addressed)).collect();
     let mut kernels = HashMap::new();
     let mut described = Vec::new();
     for (number, (module, function)) in linked.functions.iter().enumerate() {
@@ -80,7 +90,7 @@ fn decode_as_asked(
         }
     }
     let mut functions: Vec<_> = bodies.into_iter().map(|body| body.function).collect();
-    let checks = check.then(|| checked::wrap(&mut functions));
+    let checks = check.then(|| checked::wrap(&mut functions, &reach));
     let program = Arc::new(Program { functions, checks });
     for (number, properties, shared) in described {
         let name = properties.name.clone();
@@ -91,7 +101,7 @@ fn decode_as_asked(
     // The host finds a module's internal variables too, as with a GPU's driver; a function's own it does not.
     for datum in linked.data.iter().filter(|datum| !datum.inner) {
         let visible = datum.variable.linkage != Linkage::Internal;
-        let global = Global { address: datum.address, size: datum.size, managed: datum.is_managed() };
+        let global = Global { address: datum.address, size: datum.size };
         // The visible one of two with the same name.
         match globals.entry(datum.declarator.name.clone()) {
             std::collections::hash_map::Entry::Vacant(entry) => {
@@ -115,7 +125,7 @@ struct Reach {
 }
 
 impl Reach {
-    fn of(bodies: &[Body], start: usize) -> Self {
+    fn of(bodies: &[Body], start: usize, addressed: &BTreeSet<u32>) -> Self {
         let start = u32::try_from(start).unwrap_or(u32::MAX);
         let mut reach = Self {
             functions: BTreeSet::from([start]),
@@ -139,7 +149,8 @@ impl Reach {
                     called.push((*callee, is_called));
                 }
             }
-            for taken in &body.taken {
+            let maybe_called = if body.calls_addresses { addressed } else { &body.taken };
+            for taken in maybe_called {
                 if reach.functions.insert(*taken) {
                     called.push((*taken, false));
                 }
@@ -198,11 +209,14 @@ fn properties(
     let parameter_bytes = parameters.iter().map(|parameter| parameter.offset + parameter.size).max().unwrap_or(0);
     let directive = |name: &str| function.directives.iter().find(|directive| directive.name == name);
     let product = |arguments: &[u32]| arguments.iter().fold(1u32, |product, size| product.saturating_mul(*size));
-    let required_block = directive("reqntid").map(|directive| {
-        let mut sizes = [1; 3];
-        sizes.iter_mut().zip(&directive.arguments).for_each(|(size, argument)| *size = *argument);
-        sizes
-    });
+    let sizes = |name: &str| {
+        directive(name).map(|directive| {
+            let mut sizes = [1; 3];
+            sizes.iter_mut().zip(&directive.arguments).for_each(|(size, argument)| *size = *argument);
+            sizes
+        })
+    };
+    let required_block = sizes("reqntid");
     let registers = reach.functions.iter().filter_map(|number| bodies.get(*number as usize)).map(|body| body.registers);
     let target = module.targets.iter().find_map(|target| {
         let digits: String = target.strip_prefix("sm_")?.chars().take_while(char::is_ascii_digit).collect();
@@ -222,5 +236,8 @@ fn properties(
         unsupported: reach.unsupported.clone(),
         system: reach.system,
         target: target.unwrap_or_default(),
+        required_cluster: sizes("reqnctapercluster").filter(|sizes| sizes.iter().all(|size| *size > 0)),
+        needs_cluster: directive("explicitcluster").is_some(),
+        most_blocks_in_cluster: directive("maxclusterrank").and_then(|found| found.arguments.first().copied()),
     }
 }

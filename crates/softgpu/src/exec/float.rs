@@ -78,7 +78,7 @@ impl FloatMode {
         integral: false,
     };
 
-    fn is(self, flush: bool) -> bool {
+    pub(super) fn is(self, flush: bool) -> bool {
         self == Self { flush, ..Self::PLAIN }
     }
 
@@ -184,43 +184,18 @@ pub(super) fn fma(r: &mut Registers, ty: FloatType, mode: FloatMode, d: Slot, ab
             bits64(f64::from_bits(a).mul_add(f64::from_bits(b), f64::from_bits(c)), [b, c, a])
         }),
         FloatType::F64 => map3(r, d, abc, mask, |a: u64, b: u64, c: u64| fma_bits(ty, mode, a, b, c)),
-        FloatType::F16 if mode.is(false) => {
-            map3(r, d, abc, mask, |a: u32, b: u32, c: u32| half::fma(FloatType::F16, a, b, c));
-        }
-        FloatType::Bf16 if mode.is(false) => {
-            map3(r, d, abc, mask, |a: u32, b: u32, c: u32| half::fma(FloatType::Bf16, a, b, c));
-        }
+        FloatType::F16 | FloatType::Bf16 => half::run_fma(r, ty, mode, false, d, abc, mask),
         _ => map3(r, d, abc, mask, |a: u32, b: u32, c: u32| fma_bits(ty, mode, a.into(), b.into(), c.into()) as u32),
     }
 }
 
-fn fma_bits(ty: FloatType, mode: FloatMode, a: u64, b: u64, c: u64) -> u64 {
+pub(super) fn fma_bits(ty: FloatType, mode: FloatMode, a: u64, b: u64, c: u64) -> u64 {
     let [a, b, c] = [a, b, c].map(|bits| mode.operand(ty, bits));
     let bits = soft::fma(a, b, c, ty.format(), mode.rounding);
     let bits = flushed_as_unbounded(mode, ty, bits, |wide, widen| {
         soft::fma(widen(a), widen(b), widen(c), wide, mode.rounding)
     });
     mode.result(ty, if ty == FloatType::F64 { bits64(f64::from_bits(bits), [b, c, a]) } else { bits })
-}
-
-pub(super) fn packed_fma(r: &mut Registers, ty: FloatType, mode: FloatMode, d: Slot, abc: [Slot; 3], mask: u32) {
-    macro_rules! short {
-        ($ty:expr) => {
-            map3(r, d, abc, mask, |a: u32, b: u32, c: u32| {
-                half::pair(|shift| half::fma($ty, a >> shift, b >> shift, c >> shift))
-            })
-        };
-    }
-    match ty {
-        FloatType::F16 if mode.is(false) => short!(FloatType::F16),
-        FloatType::Bf16 if mode.is(false) => short!(FloatType::Bf16),
-        _ => map3(r, d, abc, mask, |a: u32, b: u32, c: u32| {
-            half::pair(|shift| {
-                let [a, b, c] = [a, b, c].map(|both| u64::from(both >> shift & 0xffff));
-                fma_bits(ty, mode, a, b, c) as u32
-            })
-        }),
-    }
 }
 
 pub(super) fn two(r: &mut Registers, op: Float2, ty: FloatType, mode: FloatMode, d: Slot, ab: [Slot; 2], mask: u32) {
@@ -275,7 +250,7 @@ pub(super) fn two(r: &mut Registers, op: Float2, ty: FloatType, mode: FloatMode,
             map1(r, d, d, mask, |value: u32| if value == NAN32 | SIGN32 { NAN32 } else { value });
         }
         (FloatType::F64, _) => map2(r, d, ab, mask, |a: u64, b: u64| two_bits(op, ty, mode, a, b)),
-        (FloatType::F16 | FloatType::Bf16, _) => two_halves(r, op, ty, mode, false, d, ab, mask),
+        (FloatType::F16 | FloatType::Bf16, _) => half::run_two(r, op, ty, mode, false, d, ab, mask),
         _ => map2(r, d, ab, mask, |a: u32, b: u32| two_bits(op, ty, mode, a.into(), b.into()) as u32),
     }
 }
@@ -296,44 +271,6 @@ fn smaller32(a: u32, b: u32) -> u32 {
     } else {
         b
     }
-}
-
-/// An operation on halves, one in a register or two side by side.
-#[allow(clippy::too_many_arguments, reason = "what every operation has, and how many halves there are")]
-pub(super) fn two_halves(
-    r: &mut Registers,
-    op: Float2,
-    ty: FloatType,
-    mode: FloatMode,
-    packed: bool,
-    d: Slot,
-    ab: [Slot; 2],
-    mask: u32,
-) {
-    fn run(r: &mut Registers, packed: bool, d: Slot, ab: [Slot; 2], mask: u32, half: impl Fn(u32, u32) -> u32) {
-        if packed {
-            map2(r, d, ab, mask, |a: u32, b: u32| half::pair(|shift| half(a >> shift, b >> shift)));
-        } else {
-            map2(r, d, ab, mask, half);
-        }
-    }
-    /// The plain forms, each with a loop of its own.
-    macro_rules! short_or_long {
-        ($($short:ident)*) => {
-            match (ty, op) {
-                $(
-                    (FloatType::F16, Float2::$short) if mode.is(false) => {
-                        run(r, packed, d, ab, mask, |a, b| half::two(Float2::$short, FloatType::F16, a, b));
-                    }
-                    (FloatType::Bf16, Float2::$short) if mode.is(false) => {
-                        run(r, packed, d, ab, mask, |a, b| half::two(Float2::$short, FloatType::Bf16, a, b));
-                    }
-                )*
-                _ => run(r, packed, d, ab, mask, |a, b| two_bits(op, ty, mode, a.into(), b.into()) as u32),
-            }
-        };
-    }
-    short_or_long!(Add Sub Mul Min Max);
 }
 
 pub(super) fn two_bits(op: Float2, ty: FloatType, mode: FloatMode, a: u64, b: u64) -> u64 {
@@ -422,11 +359,7 @@ pub(super) fn one(r: &mut Registers, op: Float1, ty: FloatType, mode: FloatMode,
     }
 }
 
-pub(super) fn packed_one(r: &mut Registers, op: Float1, ty: FloatType, mode: FloatMode, d: Slot, a: Slot, mask: u32) {
-    map1(r, d, a, mask, |a: u32| half::pair(|shift| one_bits(op, ty, mode, u64::from(a >> shift & 0xffff)) as u32));
-}
-
-fn one_bits(op: Float1, ty: FloatType, mode: FloatMode, a: u64) -> u64 {
+pub(super) fn one_bits(op: Float1, ty: FloatType, mode: FloatMode, a: u64) -> u64 {
     let format = ty.format();
     let a = match ty {
         FloatType::F16 | FloatType::Bf16 => a & 0xffff,

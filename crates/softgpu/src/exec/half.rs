@@ -1,11 +1,14 @@
-//! `f16` and `bf16` by way of the CPU's numbers: what rounds to nearest and nothing more.
+//! `f16` and `bf16`, one in a register or two side by side. What rounds to nearest and nothing more goes by way of the
+//! CPU's numbers; the rest is done by hand ([`soft`](super::soft)).
 //!
 //! A sum or product of halves that is computed in `f32` or `f64` and rounded once more is rounded as if at once: the
 //! wider format has more than twice the bits. Where it has not, the first rounding is to an odd number, which keeps
-//! a trace of what was cut off. Everything here is free of branches, so that loops over lanes become vectors.
+//! a trace of what was cut off. That way is free of branches, so that loops over lanes become vectors.
 #![allow(clippy::cast_possible_truncation, reason = "roundings are what the casts are for")]
 
-use super::op::{Float2, FloatType};
+use super::float::{fma_bits, one_bits, two_bits};
+use super::lanes::{Registers, map1, map2, map3};
+use super::op::{Float1, Float2, FloatMode, FloatType, Slot};
 
 const NAN: u32 = 0x7fff;
 const SIGN: u32 = 0x8000;
@@ -151,6 +154,76 @@ pub(super) fn fma(ty: FloatType, a: u32, b: u32, c: u32) -> u32 {
 #[inline(always)]
 pub(super) fn pair(half: impl Fn(u32) -> u32) -> u32 {
     half(0) & LOW | half(16) << 16
+}
+
+/// `fma` of halves, one in a register or two side by side.
+pub(super) fn run_fma(
+    r: &mut Registers,
+    ty: FloatType,
+    mode: FloatMode,
+    packed: bool,
+    d: Slot,
+    abc: [Slot; 3],
+    mask: u32,
+) {
+    fn run(r: &mut Registers, packed: bool, d: Slot, abc: [Slot; 3], mask: u32, half: impl Fn(u32, u32, u32) -> u32) {
+        if packed {
+            map3(r, d, abc, mask, |a: u32, b: u32, c: u32| pair(|shift| half(a >> shift, b >> shift, c >> shift)));
+        } else {
+            map3(r, d, abc, mask, half);
+        }
+    }
+    match ty {
+        FloatType::F16 if mode.is(false) => run(r, packed, d, abc, mask, |a, b, c| fma(FloatType::F16, a, b, c)),
+        FloatType::Bf16 if mode.is(false) => run(r, packed, d, abc, mask, |a, b, c| fma(FloatType::Bf16, a, b, c)),
+        _ => run(r, packed, d, abc, mask, |a, b, c| {
+            let [a, b, c] = [a, b, c].map(|bits| u64::from(bits & LOW));
+            fma_bits(ty, mode, a, b, c) as u32
+        }),
+    }
+}
+
+/// A function of two halves side by side.
+pub(super) fn run_packed(r: &mut Registers, op: Float1, ty: FloatType, mode: FloatMode, d: Slot, a: Slot, mask: u32) {
+    map1(r, d, a, mask, |a: u32| pair(|shift| one_bits(op, ty, mode, u64::from(a >> shift & LOW)) as u32));
+}
+
+/// An operation on halves, one in a register or two side by side.
+#[allow(clippy::too_many_arguments, reason = "what every operation has, and how many halves there are")]
+pub(super) fn run_two(
+    r: &mut Registers,
+    op: Float2,
+    ty: FloatType,
+    mode: FloatMode,
+    packed: bool,
+    d: Slot,
+    ab: [Slot; 2],
+    mask: u32,
+) {
+    fn run(r: &mut Registers, packed: bool, d: Slot, ab: [Slot; 2], mask: u32, half: impl Fn(u32, u32) -> u32) {
+        if packed {
+            map2(r, d, ab, mask, |a: u32, b: u32| pair(|shift| half(a >> shift, b >> shift)));
+        } else {
+            map2(r, d, ab, mask, half);
+        }
+    }
+    /// The plain forms, each with a loop of its own.
+    macro_rules! short_or_long {
+        ($($short:ident)*) => {
+            match (ty, op) {
+                $(
+                    (FloatType::F16, Float2::$short) if mode.is(false) => {
+                        run(r, packed, d, ab, mask, |a, b| two(Float2::$short, FloatType::F16, a, b));
+                    }
+                    (FloatType::Bf16, Float2::$short) if mode.is(false) => {
+                        run(r, packed, d, ab, mask, |a, b| two(Float2::$short, FloatType::Bf16, a, b));
+                    }
+                )*
+                _ => run(r, packed, d, ab, mask, |a, b| two_bits(op, ty, mode, a.into(), b.into()) as u32),
+            }
+        };
+    }
+    short_or_long!(Add Sub Mul Min Max);
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What the driver around the execution core sees of it.
 //!
 //! The driver parses PTX, has it decoded to an [`Image`], and runs a launch block by block: it makes a
-//! [`Block`](super::Block) for each block of the grid and lets it run for a slice of instructions at a time,
+//! [`Cluster`](super::Cluster) for each block or cluster of the grid and lets it run for a slice of instructions at a time,
 //! so that blocks that wait for each other make progress whatever the number of cores.
 
 use crate::system::{System, SystemUse};
@@ -18,6 +18,8 @@ pub(crate) struct Placement<'a> {
     pub(crate) align: u64,
     /// Whether it is a constant.
     pub(crate) constant: bool,
+    /// Whether the host uses it, too.
+    pub(crate) managed: bool,
 }
 
 /// A placed variable.
@@ -27,8 +29,6 @@ pub(crate) struct Global {
     pub(crate) address: u64,
     /// In bytes.
     pub(crate) size: u64,
-    /// Whether it is declared as managed: the host's as much as the device's.
-    pub(crate) managed: bool,
 }
 
 /// One parameter of a kernel in its parameter buffer.
@@ -67,6 +67,12 @@ pub(crate) struct KernelProperties {
     pub(crate) system: SystemUse,
     /// The module's target: `sm_90` is 90.
     pub(crate) target: u32,
+    /// `.reqnctapercluster` where declared.
+    pub(crate) required_cluster: Option<[u32; 3]>,
+    /// `.explicitcluster`: a launch has to have clusters.
+    pub(crate) needs_cluster: bool,
+    /// `.maxclusterrank`: the largest number of blocks in a cluster, where declared.
+    pub(crate) most_blocks_in_cluster: Option<u32>,
 }
 
 /// A launch, the same for all its blocks.
@@ -86,6 +92,55 @@ pub(crate) struct Shape {
     pub(crate) sm_count: u32,
     /// What its kernel prints to and allocates from.
     pub(crate) system: Arc<System>,
+    /// Blocks in a cluster; None where the launch has none, which is one block.
+    pub(crate) cluster: Option<[u32; 3]>,
+    /// Memory through which the blocks of a cooperative launch meet.
+    pub(crate) workspace: Option<Arc<Workspace>>,
+}
+
+impl Shape {
+    /// Blocks in a cluster.
+    pub(crate) fn cluster_size(&self) -> [u32; 3] {
+        self.cluster.unwrap_or([1; 3])
+    }
+
+    /// Clusters in the grid.
+    pub(crate) fn clusters(&self) -> [u32; 3] {
+        let size = self.cluster_size();
+        [0, 1, 2].map(|axis| self.grid[axis] / size[axis].max(1))
+    }
+}
+
+/// What compilers find in `%envreg1` and `%envreg2`: a size, and behind it the word that the blocks of a cooperative
+/// launch count themselves with.
+#[derive(Debug)]
+pub(crate) struct Workspace {
+    address: u64,
+}
+
+impl Workspace {
+    const BYTES: u32 = 128;
+
+    /// None where there is no memory.
+    pub(crate) fn new() -> Option<Self> {
+        let address = crate::memory::allocate(Self::BYTES.into())?;
+        let words = core::ptr::with_exposed_provenance_mut::<u32>(usize::try_from(address).ok()?);
+        // SAFETY: memory of that size that nobody else knows of.
+        unsafe { words.write_bytes(0, Self::BYTES as usize / size_of::<u32>()) };
+        // SAFETY: as above.
+        unsafe { words.write(Self::BYTES) };
+        Some(Self { address })
+    }
+
+    pub(super) fn address(&self) -> u64 {
+        self.address
+    }
+}
+
+impl Drop for Workspace {
+    fn drop(&mut self) {
+        crate::memory::free(self.address);
+    }
 }
 
 /// How far a block came in its slice.

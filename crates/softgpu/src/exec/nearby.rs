@@ -12,6 +12,7 @@ pub(super) fn describe(block: &Surroundings, address: u64, op: &Op) -> String {
         Op::Load(load) => load.address.space,
         Op::Store(store) => store.address.space,
         Op::Atomic(atomic) => atomic.address.space,
+        Op::Tensor { tensor, .. } => tensor.space(),
         _ => return String::new(),
     };
     let space = if space == Space::Generic { resolve(address).0 } else { space };

@@ -2,11 +2,15 @@
 //! with.
 
 mod kinds;
+mod rare;
 mod system;
+mod tensor;
 mod uncommon;
 
 pub(super) use kinds::*;
+pub(super) use rare::*;
 pub(super) use system::{SystemCall, SystemFunction};
+pub(super) use tensor::*;
 pub(super) use uncommon::*;
 
 /// A register's place in its bank.
@@ -361,6 +365,12 @@ pub(super) enum Op {
     ActiveMask {
         d: Slot,
     },
+    /// What all lanes do together with matrices; `members` holds all of them.
+    Tensor {
+        members: Slot,
+        tensor: Box<Tensor>,
+    },
+    Rare(Box<Rare>),
     /// What decode has no meaning for.
     Unsupported,
     /// Something that the checker sees before it happens.

@@ -324,7 +324,12 @@ pub(super) fn convert(bits: u64, from: Format, to: Format, rounding: Rounding) -
 
 /// An integer as a number.
 pub(super) fn from_integer(negative: bool, magnitude: u64, to: Format, rounding: Rounding) -> u64 {
-    Exact { negative, fraction: magnitude.into(), exponent: 0, more: false }.pack(to, rounding)
+    from_scaled(negative, magnitude, 0, to, rounding)
+}
+
+/// `magnitude · 2^exponent` as a number.
+pub(super) fn from_scaled(negative: bool, magnitude: u64, exponent: i32, to: Format, rounding: Rounding) -> u64 {
+    Exact { negative, fraction: magnitude.into(), exponent, more: false }.pack(to, rounding)
 }
 
 /// A number as the nearest integral number in the direction of the rounding.

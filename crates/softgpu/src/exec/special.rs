@@ -43,6 +43,27 @@ fn value(special: Special, block: &Surroundings, warp: u32, lane: u32) -> u64 {
         Special::Grid => block.shape.grid_id,
         Special::DynamicShared => block.shape.dynamic_shared.into(),
         Special::TotalShared => block.shared.len() as u64 - u64::from(RESERVED_SHARED),
+        Special::ClusterIndex(axis) => {
+            let axis = usize::from(axis);
+            (block.index[axis] / block.shape.cluster_size()[axis].max(1)).into()
+        }
+        Special::ClusterCount(axis) => block.shape.clusters()[usize::from(axis)].into(),
+        Special::IndexInCluster(axis) => {
+            let axis = usize::from(axis);
+            (block.index[axis] % block.shape.cluster_size()[axis].max(1)).into()
+        }
+        Special::ClusterSize(axis) => block.shape.cluster_size()[usize::from(axis)].into(),
+        Special::ClusterRank => block.rank.into(),
+        Special::ClusterBlocks => block.shape.cluster_size().iter().product::<u32>().into(),
+        Special::ExplicitCluster => block.shape.cluster.is_some().into(),
+        Special::Environment(number) => {
+            let workspace = block.shape.workspace.as_ref().map_or(0, |workspace| workspace.address());
+            match number {
+                1 => workspace >> 32,
+                2 => u64::from(low(workspace)),
+                _ => 0,
+            }
+        }
         Special::Always(value) => value.into(),
         Special::Clock => u64::from(low(clock())),
         Special::ClockHigh => clock() >> 32,

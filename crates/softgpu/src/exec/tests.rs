@@ -7,22 +7,27 @@
     reason = "expected values are small, or meant as bits"
 )]
 
+mod asynchronous;
 mod atomics;
 mod basics;
 mod calls;
 mod checks;
+mod clusters;
 mod collectives;
 mod conversions;
 mod decoding;
 mod divergence;
 mod faults;
 mod floats;
+mod fuzz;
 mod integers;
 mod memory;
+mod scheduling;
+mod tensor;
 
 use super::decode::decode_checked;
 use super::interface::{Fault, Placement, Progress, Shape};
-use super::{Block, Image, Kernel, decode};
+use super::{Cluster, Image, Kernel, decode};
 use std::sync::Arc;
 
 /// A slice that every test's kernel fits in many times.
@@ -71,17 +76,23 @@ fn shape(grid: [u32; 3], block: [u32; 3], dynamic_shared: u32, parameters: &[u64
         grid_id: 7,
         sm_count: 132,
         system: Arc::default(),
+        cluster: None,
+        workspace: None,
     })
 }
 
-/// A block that may access all memory.
-fn block(kernel: &Arc<Kernel>, shape: &Arc<Shape>, index: [u32; 3]) -> Block {
-    Block::with_memory(kernel, shape, index, 3, |_, _| true)
+/// A block or cluster that may access all memory.
+fn block(kernel: &Arc<Kernel>, shape: &Arc<Shape>, index: [u32; 3]) -> Cluster {
+    Cluster::with_memory(kernel, shape, index, |_| 3, |_, _| true)
 }
 
-/// Runs one block of a kernel to its end.
+/// Runs one block or cluster of a kernel to its end.
 fn run(image: &Image, name: &str, shape: &Arc<Shape>) -> Result<(), Fault> {
-    let mut block = block(&image.kernels[name], shape, [0; 3]);
+    run_at(image, name, shape, [0; 3])
+}
+
+fn run_at(image: &Image, name: &str, shape: &Arc<Shape>, index: [u32; 3]) -> Result<(), Fault> {
+    let mut block = block(&image.kernels[name], shape, index);
     loop {
         match block.run(SLICE) {
             Progress::Finished => return Ok(()),

@@ -6,11 +6,13 @@
 
 use super::access::{self, BadAccess, Local, Memory};
 use super::block::Surroundings;
+use super::cluster::AtCluster;
 use super::control::LARGEST_STACK;
 use super::interface::{Fault, FaultKind};
 use super::lanes::{LANES, Registers, lanes_of, mask_of};
-use super::op::{Instruction, Op, Order};
+use super::op::{Instruction, Op};
 use super::program::Program;
+use super::spin::{Look, Spin};
 use super::{atomic, compute, nearby, special};
 use crate::memory::is_constant;
 use core::sync::atomic::{Ordering, fence};
@@ -32,6 +34,8 @@ pub(super) struct Frame {
     pub(super) caller: [u32; LANES],
     /// and the call there.
     pub(super) call: [u32; LANES],
+    /// What each lane has allocated behind the frame's local memory, in bytes.
+    pub(super) allocated: [u32; LANES],
 }
 
 /// A warp and how far its lanes are.
@@ -43,7 +47,7 @@ pub(super) struct Warp {
     /// Lanes that can run.
     pub(super) ready: u32,
     /// Lanes that have given way and wait for the others to do so too.
-    passed: u32,
+    pub(super) passed: u32,
     /// What the running lanes have used of their patience.
     spent: u32,
     pub(super) pc: [u32; LANES],
@@ -59,6 +63,8 @@ pub(super) struct Warp {
     pub(super) alone: bool,
     /// Lanes that wait at each of the block's barriers.
     pub(super) at_barrier: [u32; super::block::BARRIERS],
+    pub(super) at_cluster: AtCluster,
+    pub(super) spin: Spin,
     /// Lanes that sleep,
     pub(super) asleep: u32,
     /// and until when.
@@ -76,7 +82,7 @@ pub(super) struct Group {
     /// Where the nearest lanes wait that the group can join.
     stop: u32,
     /// Lanes that could run too.
-    others: u32,
+    pub(super) others: u32,
 }
 
 /// Whether the group goes on in step.
@@ -99,6 +105,7 @@ impl Warp {
             registers: special::registers(code, block, number),
             caller: [0; LANES],
             call: [0; LANES],
+            allocated: [0; LANES],
         };
         let mut local = Local::default();
         // What is beyond the largest stack is not there.
@@ -120,6 +127,8 @@ impl Warp {
             at_warp_barrier: 0,
             alone: false,
             at_barrier: [0; super::block::BARRIERS],
+            at_cluster: AtCluster::default(),
+            spin: Spin::default(),
             asleep: 0,
             wake_at: [0; LANES],
             warp_instructions: 0,
@@ -222,7 +231,7 @@ impl Warp {
                     }
                     return Ok(());
                 }
-                Op::Load(_) | Op::Store(_) | Op::Atomic(_) => self.access(program, block, group, op, active)?,
+                Op::Load(_) | Op::Store(_) | Op::Atomic(_) => self.access(program, block, group, op, active, budget)?,
                 Op::Fence => fence(Ordering::SeqCst),
                 Op::InSpace { space, d, a } => {
                     let addresses = &registers.wide[*a as usize];
@@ -242,6 +251,14 @@ impl Warp {
                     registers.write(super::op::Reg::Narrow(*d), active, &[mask; LANES]);
                 }
                 Op::Nop => {}
+                Op::Rare(_) => match self.rare(program, block, group, op, active, budget)? {
+                    Next::Following => {}
+                    Next::Apart => return Ok(()),
+                },
+                Op::Checked(checked) => match self.checked(program, block, group, checked, active, budget)? {
+                    Next::Following => {}
+                    Next::Apart => return Ok(()),
+                },
                 Op::BranchTable { .. }
                 | Op::Call(_)
                 | Op::Return
@@ -249,11 +266,11 @@ impl Warp {
                 | Op::Trap
                 | Op::System(_)
                 | Op::Unsupported
-                | Op::Checked(_)
                 | Op::Sleep { .. }
                 | Op::Barrier(_)
                 | Op::WarpBarrier { .. }
-                | Op::Collective { .. } => match self.control(program, block, group, op, active)? {
+                | Op::Collective { .. }
+                | Op::Tensor { .. } => match self.control(program, block, group, op, active)? {
                     Next::Following => {}
                     Next::Apart => return Ok(()),
                 },
@@ -282,32 +299,44 @@ impl Warp {
         group: Group,
         op: &Op,
         active: u32,
+        budget: &mut u64,
     ) -> Result<(), Box<Fault>> {
         let r = &mut self.frames[group.frame].registers;
-        let mut memory = Memory {
-            shared: &mut block.shared,
-            local: &mut self.local,
-            parameters: &block.shape.parameters,
-            is_mapped: block.is_mapped,
+        let look = Look::before(r, op, group, active);
+        let mut memory = Memory::of(block, &mut self.local);
+        let result = match op {
+            Op::Load(load) => access::load(r, &mut memory, load, active),
+            Op::Store(store) => access::store(r, &mut memory, store, active),
+            Op::Atomic(atomic) => atomic::atomic(r, &mut memory, atomic, active),
+            _ => Ok(()),
         };
-        let (result, looks) = match op {
-            Op::Load(load) => (access::load(r, &mut memory, load, active), load.order != Order::Weak),
-            Op::Store(store) => (access::store(r, &mut memory, store, active), false),
-            Op::Atomic(atomic) => (atomic::atomic(r, &mut memory, atomic, active), true),
-            _ => (Ok(()), false),
-        };
-        if looks {
-            self.spend(group, LOOK);
+        match look {
+            Some(look) => {
+                let look = look.after(r, op);
+                self.spend(group, LOOK);
+                self.looked(group, look, budget);
+            }
+            None => self.spin.has_written(op),
         }
-        result.map_err(|BadAccess { lane, address, kind }| {
-            let what = match kind {
-                FaultKind::MisalignedAddress => "misaligned address",
-                _ => "no memory at",
-            };
-            let mut fault = self.fault(program, block, group, lane, kind, &format!("{what} {address:#x}"));
-            fault.place += &nearby::describe(block, address, op);
-            fault
-        })
+        result.map_err(|access| self.bad_access(program, block, group, op, access))
+    }
+
+    /// What an access was that ends the kernel.
+    pub(super) fn bad_access(
+        &self,
+        program: &Program,
+        block: &Surroundings,
+        group: Group,
+        op: &Op,
+        BadAccess { lane, address, kind }: BadAccess,
+    ) -> Box<Fault> {
+        let what = match kind {
+            FaultKind::MisalignedAddress => "misaligned address",
+            _ => "no memory at",
+        };
+        let mut fault = self.fault(program, block, group, lane, kind, &format!("{what} {address:#x}"));
+        fault.place += &nearby::describe(block, address, op);
+        fault
     }
 
     /// What happened to a lane, in words.

@@ -22,7 +22,7 @@ Exit codes: the program's own; where it was not started:
 /// Run a program as a tenant of the GPU
 ///
 /// The program is unchanged and runs in this very process: its exit code, signals, terminal and standard streams are its
-/// own. Where no daemon runs, one is started; it stays until `detshare down`.
+/// own. Where no daemon runs, one is started; it stays until `detshare down`. With `--device soft` alone none is started.
 #[derive(Debug, Args)]
 #[command(override_usage = "detshare run [OPTIONS] -- PROGRAM [ARGS]...", after_help = EXIT_CODES)]
 pub(crate) struct Arguments {
@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE", value_parser = quantity::parse_size)]
     mem: Option<u64>,
 
-    /// Use this instead of the machine's GPU
+    /// Use this instead of the machine's GPU; without a daemon and without flags of sharing, the program has it alone
     #[arg(long, value_enum, value_name = "DEVICE")]
     device: Option<Device>,
 

@@ -92,6 +92,12 @@ impl<'a> Builder<'a> {
                 Ok(Op::Sleep { a: self.source(a, ScalarType::U32)? })
             }
             "bar" | "barrier" => self.barrier(i, m),
+            "mapa" => self.map_address(i, m),
+            "getctarank" => self.block_rank(i, m),
+            "mbarrier" => self.mbarrier(i, m),
+            "cp" => self.copy(i, m),
+            "tensormap" => self.tensor_map(i, m),
+            "alloca" | "stacksave" | "stackrestore" => self.stack(i, m),
             "shfl" => self.shuffle(i, m),
             "vote" => self.vote(i, m),
             "match" => self.matching(i, m),
@@ -102,6 +108,11 @@ impl<'a> Builder<'a> {
                 let [d] = exactly(i)?;
                 Ok(Op::ActiveMask { d: self.destination(d, ScalarType::B32)? })
             }
+            "mma" => self.mma(i, m),
+            "wmma" => self.wmma(i, m),
+            "wgmma" => self.warp_group(i, m),
+            "ldmatrix" | "stmatrix" => self.matrix_rows(i, m),
+            "movmatrix" => self.transpose(i, m),
             _ => Err(Refusal::Unsupported),
         }
     }
@@ -405,58 +416,6 @@ impl<'a> Builder<'a> {
         let (a, b, c) = (self.source(a, word)?, self.source(b, word)?, self.source(c, word)?);
         Ok(Op::Dot { signed, d: self.destination(d, word)?, a, b, c, half })
     }
-
-    /// `mov`, also of vectors, predicates and addresses.
-    fn mov(&mut self, i: &Instruction, m: &mut Modifiers<'_>) -> Decoded<Op> {
-        let count = Self::vector(m);
-        let ty = m.ty()?;
-        m.finish()?;
-        if ty == ScalarType::B128 {
-            return self.move128(i);
-        }
-        if count > 1 {
-            return self.move_vector(i, count, ty);
-        }
-        let [d, a] = [nth(i, 0)?, nth(i, 1)?];
-        if ty == ScalarType::Pred {
-            let a = self.condition(a)?;
-            return Ok(Op::MovePredicate { d: self.predicate(d)?, a });
-        }
-        let bits = |parts: usize| {
-            let bits = 8 * u32::try_from(ty.size()).unwrap_or(u32::MAX);
-            let parts = u32::try_from(parts).unwrap_or(u32::MAX);
-            if parts == 0 || bits > 64 { Err(Refusal::Unsupported) } else { Ok(bits / parts) }
-        };
-        match (d, a) {
-            (Operand::Vector(parts), _) => {
-                let bits = bits(parts.len())?;
-                let a = self.value(a, ty)?;
-                let part = part_type(bits)?;
-                Ok(Op::Unpack { parts: self.wanted_registers(parts, part)?, bits, a })
-            }
-            (_, Operand::Vector(parts)) => {
-                let bits = bits(parts.len())?;
-                let part = part_type(bits)?;
-                let parts: Decoded<Vec<_>> = parts.iter().map(|from| self.value(from, part)).collect();
-                Ok(Op::Pack { d: self.register(d, ty)?, bits, parts: parts?.into() })
-            }
-            _ => {
-                let a = self.source(a, ty)?;
-                let d = self.destination(d, ty)?;
-                Ok(if ty.size() > 4 { Op::Move64 { d, a } } else { Op::Move32 { d, a } })
-            }
-        }
-    }
-}
-
-/// The type of a part of so many bits.
-fn part_type(bits: u32) -> Decoded<ScalarType> {
-    Ok(match bits {
-        8 => ScalarType::B8,
-        16 => ScalarType::B16,
-        32 => ScalarType::B32,
-        _ => return Err(Refusal::Wrong("parts of a size that no register has")),
-    })
 }
 
 /// A type of 16 or 32 bits.

@@ -30,6 +30,8 @@ pub(super) struct Body {
     pub(super) calls: BTreeSet<u32>,
     /// and those whose addresses it takes.
     pub(super) taken: BTreeSet<u32>,
+    /// Whether it calls what an address says.
+    pub(super) calls_addresses: bool,
     /// Shared variables that it uses.
     pub(super) shared: BTreeSet<u32>,
     /// What it uses of the system.
@@ -121,6 +123,7 @@ pub(super) fn decode(
         unsupported: None,
         calls: BTreeSet::new(),
         taken: BTreeSet::new(),
+        calls_addresses: false,
         shared: BTreeSet::new(),
         system: SystemUse::default(),
     };
@@ -483,6 +486,11 @@ impl<'a> Builder<'a> {
     /// Notes what it uses of the system.
     pub(super) fn uses(&mut self, system: SystemUse) {
         self.body.system = self.body.system.and(system);
+    }
+
+    /// Notes that whatever an address says is called.
+    pub(super) fn calls_addresses(&mut self) {
+        self.body.calls_addresses = true;
     }
 
     /// Adds an instruction without a condition.

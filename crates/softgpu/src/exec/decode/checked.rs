@@ -1,12 +1,34 @@
 //! Code that is checked while it runs.
 
+use super::Reach;
 use crate::exec::check::Checks;
 use crate::exec::op::{Checked, Instruction, Op};
 use crate::exec::program::Function;
 
+/// What touches shared memory, or orders accesses to it, in ways that the checker does not follow: copies that run on
+/// their own, barriers in memory, matrices, and the shared memory of a cluster.
+const UNSEEN: [&str; 11] = [
+    "cp.",
+    "mbarrier.",
+    "stmatrix.",
+    "wmma.store.",
+    "wgmma.",
+    "st.async.",
+    "red.async.",
+    "barrier.cluster.",
+    "mapa.",
+    "multimem.",
+    "tensormap.",
+];
+
 /// Has the checker see every instruction that it wants to see.
-pub(super) fn wrap(functions: &mut [Function]) -> Checks {
+pub(super) fn wrap(functions: &mut [Function], reach: &[Reach]) -> Checks {
+    let unseen: Vec<Option<String>> = functions.iter().map(unseen).collect();
     let mut checks = Checks::default();
+    for (kernel, reach) in (0u32..).zip(reach) {
+        let first = reach.functions.iter().find_map(|number| unseen.get(*number as usize)?.clone());
+        checks.blind_to_shared.extend(first.map(|instruction| (kernel, instruction)));
+    }
     for (number, function) in (0u32..).zip(functions) {
         for (pc, instruction) in (0u32..).zip(&mut function.code) {
             if is_seen(&instruction.op) {
@@ -17,6 +39,16 @@ pub(super) fn wrap(functions: &mut [Function]) -> Checks {
         }
     }
     checks
+}
+
+/// The first instruction of a function that the checker does not follow, for people.
+fn unseen(function: &Function) -> Option<String> {
+    (0u32..).zip(&function.code).find_map(|(pc, _)| {
+        let (text, _) = function.text(pc);
+        let opcode = text.split_whitespace().find(|word| !word.starts_with('@'))?;
+        let is_unseen = UNSEEN.iter().any(|unseen| opcode.starts_with(unseen));
+        is_unseen.then(|| function.described(pc, &function.name))
+    })
 }
 
 /// Accesses, and where lanes of a warp wait for each other.

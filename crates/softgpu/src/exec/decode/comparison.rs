@@ -61,7 +61,7 @@ impl Builder<'_> {
             _ => None,
         };
         Ok(match float_type(scalar) {
-            Some((_, true)) => Op::Uncommon(Box::new(Uncommon::ComparePair { comparison, lower: d, upper: inverse })),
+            Some((_, true)) => Op::uncommon(Uncommon::ComparePair { comparison, lower: d, upper: inverse }),
             _ => Op::Compare { comparison: Box::new(comparison), d, inverse },
         })
     }
@@ -80,7 +80,7 @@ impl Builder<'_> {
         let d = self.destination(nth(i, 0)?, to)?;
         match (float_type(from), float_type(to)) {
             (Some((_, true)), Some((_, true))) if from == to => {
-                Ok(Op::Uncommon(Box::new(Uncommon::SetPair { comparison, d, yes })))
+                Ok(Op::uncommon(Uncommon::SetPair { comparison, d, yes }))
             }
             (Some((_, true)), _) | (_, Some((_, true))) => Err(Refusal::Unsupported),
             _ => Ok(Op::Set { comparison: Box::new(comparison), d, yes }),

@@ -1,6 +1,7 @@
 //! Branches, calls and barriers.
 
 use super::body::{Builder, KnownAtEntry, Symbol};
+use super::cluster::cluster_barrier;
 use super::error::{Decoded, Refusal};
 use super::link::Symbol as Outer;
 use super::modifiers::Modifiers;
@@ -69,7 +70,10 @@ impl<'a> Builder<'a> {
                 self.calls(number);
                 (Some(number), 0)
             }
-            Some(Symbol::Register(Reg::Wide(slot))) if indirect => (None, slot),
+            Some(Symbol::Register(Reg::Wide(slot))) if indirect => {
+                self.calls_addresses();
+                (None, slot)
+            }
             Some(_) => return Err(Refusal::Wrong("no function to call")),
             None => return self.system_call(callee, results, arguments),
         };
@@ -103,7 +107,7 @@ impl<'a> Builder<'a> {
             return Ok(Op::WarpBarrier { members: self.source(members, ScalarType::B32)? });
         }
         if m.take("cluster") {
-            return Err(Refusal::Unsupported);
+            return cluster_barrier(i, m);
         }
         m.take("cta");
         m.take("aligned");

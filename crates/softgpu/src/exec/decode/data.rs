@@ -8,6 +8,7 @@ use crate::exec::program::FUNCTION_WINDOW;
 use crate::exec::soft;
 use detshare_ptx::ScalarType;
 use detshare_ptx::ast::{InitValue, Initializer};
+use std::collections::BTreeSet;
 
 /// Gives all variables in device memory their values; zero where the source has none.
 pub(super) fn initialise(linked: &Linked<'_>) -> Result<(), DecodeError> {
@@ -26,6 +27,26 @@ pub(super) fn initialise(linked: &Linked<'_>) -> Result<(), DecodeError> {
         }
     }
     Ok(())
+}
+
+/// The functions whose addresses variables hold.
+pub(super) fn functions_in_variables(linked: &Linked<'_>) -> BTreeSet<u32> {
+    let mut functions = BTreeSet::new();
+    for datum in &linked.data {
+        let mut left: Vec<&Initializer> = datum.declarator.initializer.iter().collect();
+        while let Some(initializer) = left.pop() {
+            match initializer {
+                Initializer::List(values) => left.extend(values),
+                Initializer::Value(InitValue::Symbol(symbol) | InitValue::Mask { symbol, .. }) => {
+                    if let Some(Symbol::Function(number)) = linked.find(datum.module, &symbol.name) {
+                        functions.insert(number);
+                    }
+                }
+                Initializer::Value(_) | Initializer::Field { .. } => {}
+            }
+        }
+    }
+    functions
 }
 
 struct Filler<'a, 'b> {

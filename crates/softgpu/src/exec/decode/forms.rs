@@ -7,6 +7,7 @@
 //! They decode every single form, so that nothing is listed that a kernel could not use.
 
 mod arithmetic;
+mod asynchronous;
 mod bits;
 mod comparison;
 mod control;
@@ -14,6 +15,7 @@ mod conversion;
 mod data;
 mod float;
 mod memory;
+mod tensor;
 mod video;
 mod warp_wide;
 
@@ -35,6 +37,8 @@ const THEMES: &[(&str, &[&str])] = &[
     ("Memory", memory::FORMS),
     ("Control", control::FORMS),
     ("Lanes of a warp together", warp_wide::FORMS),
+    ("Matrices", tensor::FORMS),
+    ("Clusters, asynchronous copies, the stack", asynchronous::FORMS),
 ];
 
 /// What forms can name: registers of each size, some in numbers, a label, a table of labels and functions.

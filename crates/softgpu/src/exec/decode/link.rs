@@ -222,6 +222,7 @@ impl<'a> Linked<'a> {
                 size: datum.size,
                 align: align_of(datum.variable),
                 constant: datum.variable.space == Space::Const,
+                managed: datum.is_managed(),
             };
             let address = place(&placement);
             datum.address =

@@ -6,7 +6,7 @@ use super::link::Symbol as Outer;
 use super::modifiers::Modifiers;
 use super::operands::{exactly, nth};
 use crate::exec::op::{
-    Address, Atomic, AtomicOp, AtomicType, IntType, Integer2, LOCAL_BASE, Load, Op, Order, Reg, Space, Store,
+    Address, AtomicOp, AtomicType, IntType, Integer2, LOCAL_BASE, Load, Op, Order, Rare, Reg, Space, Store,
 };
 use crate::exec::program::{LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW};
 use detshare_ptx::ScalarType;
@@ -14,17 +14,17 @@ use detshare_ptx::ast::{AddressBase, Instruction, Operand};
 
 /// The spaces that instructions name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Named {
+pub(super) enum Named {
     Global,
     Shared,
     Local,
     Parameter,
 }
 
-fn named_space(name: &str) -> Option<Named> {
+pub(super) fn named_space(name: &str) -> Option<Named> {
     Some(match name {
         "global" | "const" => Named::Global,
-        // A cluster is one block here.
+        // Addresses tell by themselves which block of the cluster they belong to.
         "shared" | "shared::cta" | "shared::cluster" => Named::Shared,
         "local" => Named::Local,
         "param" | "param::entry" | "param::func" => Named::Parameter,
@@ -33,7 +33,7 @@ fn named_space(name: &str) -> Option<Named> {
 }
 
 /// Hints about caches, and scopes: all memory is coherent here.
-fn has_no_effect(modifier: &str) -> bool {
+pub(super) fn has_no_effect(modifier: &str) -> bool {
     matches!(
         modifier,
         "ca" | "cg"
@@ -67,7 +67,7 @@ impl Builder<'_> {
         }
     }
 
-    fn address(&mut self, operand: &Operand, named: Option<Named>) -> Decoded<Address> {
+    pub(super) fn address(&mut self, operand: &Operand, named: Option<Named>) -> Decoded<Address> {
         let Operand::Address { base, offset } = operand else {
             return Err(Refusal::Wrong("no address"));
         };
@@ -103,8 +103,14 @@ impl Builder<'_> {
         })
     }
 
+    /// An address in the space that the modifiers name.
+    pub(super) fn address_with_space(&mut self, operand: &Operand, m: &mut Modifiers<'_>) -> Decoded<Address> {
+        let named = m.find(named_space);
+        self.address(operand, named)
+    }
+
     /// What a load or store says about its order.
-    fn order(m: &mut Modifiers<'_>) -> Order {
+    pub(super) fn order(m: &mut Modifiers<'_>) -> Order {
         let strong = m.take("volatile") | m.take("relaxed");
         let order = match (m.take("acquire"), m.take("release"), m.take("acq_rel")) {
             (true, _, _) => Order::Acquire,
@@ -151,8 +157,8 @@ impl Builder<'_> {
     }
 
     pub(super) fn store(&mut self, i: &Instruction, m: &mut Modifiers<'_>) -> Decoded<Op> {
-        if m.take("async") || m.take("bulk") {
-            return Err(Refusal::Unsupported);
+        if m.take("async") {
+            return self.store_async(i, m, None);
         }
         let named = m.find(named_space);
         let order = Self::order(m);
@@ -171,39 +177,6 @@ impl Builder<'_> {
         }
         let from: Decoded<Vec<_>> = elements.iter().map(|from| self.value(from, ty)).collect();
         Ok(Op::Store(Box::new(Store { address, size, order, from: from?.into() })))
-    }
-
-    pub(super) fn atomic(&mut self, i: &Instruction, m: &mut Modifiers<'_>) -> Decoded<Op> {
-        if m.take("async") {
-            return Err(Refusal::Unsupported);
-        }
-        let named = m.find(named_space);
-        let order = match Self::order(m) {
-            Order::Weak => Order::Strong,
-            order => order,
-        };
-        let op = m.find(atomic_op).ok_or(Refusal::Unsupported)?;
-        // Halves are never flushed here.
-        m.take("noftz");
-        let scalar = m.ty()?;
-        m.finish()?;
-        let ty = atomic_type(scalar, op)?;
-        let has_result = i.opcode == "atom";
-        let first = usize::from(has_result);
-        let address = self.address(nth(i, first)?, named)?;
-        let b = self.value(nth(i, first + 1)?, scalar)?;
-        let c = match op {
-            AtomicOp::CompareExchange => Some(self.value(nth(i, first + 2)?, scalar)?),
-            _ => None,
-        };
-        if i.operands.len() > first + 2 + usize::from(c.is_some()) {
-            return Err(Refusal::Unsupported);
-        }
-        let to = match nth(i, 0)? {
-            to if has_result && !matches!(to, Operand::Sink) => Some(self.register(to, scalar)?),
-            _ => None,
-        };
-        Ok(Op::Atomic(Box::new(Atomic { address, op, ty, order, to, b, c })))
     }
 
     /// `cvta`: between addresses of a space and generic ones.
@@ -231,6 +204,7 @@ impl Builder<'_> {
 
     pub(super) fn in_space(&mut self, i: &Instruction, m: &mut Modifiers<'_>) -> Decoded<Op> {
         let constant = m.take("const");
+        let own_shared = m.rest().iter().any(|space| matches!(*space, "shared" | "shared::cta"));
         let named = m.find(named_space);
         m.finish()?;
         let [p, a] = exactly(i)?;
@@ -238,6 +212,9 @@ impl Builder<'_> {
         let d = self.predicate(p)?;
         if constant {
             return Ok(Op::IsConstant { d, a });
+        }
+        if own_shared {
+            return Ok(Op::Rare(Box::new(Rare::InOwnShared { d, a })));
         }
         let space = self.space(Some(named.ok_or(Refusal::Wrong("no space"))?));
         Ok(Op::InSpace { space, d, a })
@@ -288,7 +265,7 @@ pub(super) fn atomic_op(name: &str) -> Option<AtomicOp> {
     })
 }
 
-fn atomic_type(ty: ScalarType, op: AtomicOp) -> Decoded<AtomicType> {
+pub(super) fn atomic_type(ty: ScalarType, op: AtomicOp) -> Decoded<AtomicType> {
     let ty = match ty {
         ScalarType::B16 | ScalarType::U16 => AtomicType::U16,
         ScalarType::B32 | ScalarType::U32 => AtomicType::U32,

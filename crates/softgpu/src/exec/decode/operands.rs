@@ -5,7 +5,9 @@ use super::data;
 use super::error::{Decoded, Refusal};
 use super::link::Symbol as Outer;
 use crate::exec::lanes::low;
-use crate::exec::op::{Condition, IntType, Integer2, LOCAL_BASE, LaneMask, Op, Reg, Slot, Special};
+use crate::exec::op::{
+    CompareType, Comparison, Condition, IntType, Integer2, LOCAL_BASE, LaneMask, Op, Reg, Relation, Slot, Special,
+};
 use crate::exec::program::{FUNCTION_WINDOW, RESERVED_SHARED};
 use detshare_ptx::ScalarType;
 use detshare_ptx::ast::{Instruction, Operand};
@@ -136,6 +138,16 @@ impl Builder<'_> {
         if wide { Reg::Wide(slot) } else { Reg::Narrow(slot) }
     }
 
+    /// `%is_explicit_cluster`
+    fn explicit_cluster(&mut self) -> Slot {
+        let a = self.preset(KnownAtEntry::Special(Special::ExplicitCluster, false));
+        let (b, d) = (self.narrow_constant(0), self.fresh_predicate());
+        let ty = CompareType::Integer(IntType::U32);
+        let comparison = Comparison { relation: Relation::NotEqual, ty, flush: false, a, b, combined: None };
+        self.emit(Op::Compare { comparison: Box::new(comparison), d: Some(d), inverse: None });
+        d
+    }
+
     /// A predicate as operand.
     pub(super) fn condition(&mut self, operand: &Operand) -> Decoded<Condition> {
         match operand {
@@ -143,7 +155,7 @@ impl Builder<'_> {
                 Some(Symbol::Predicate(slot)) => Ok(Condition { slot, negated: false }),
                 Some(_) => Err(Refusal::Wrong("an operand is no predicate")),
                 None if name == "%is_explicit_cluster" => {
-                    Ok(Condition { slot: self.preset(KnownAtEntry::Predicate(false)), negated: false })
+                    Ok(Condition { slot: self.explicit_cluster(), negated: false })
                 }
                 None => Err(Refusal::Unresolved(name.clone())),
             },
@@ -202,11 +214,12 @@ fn special_register(name: &str) -> Option<(Special, bool)> {
         return Some(match vector {
             "tid" => (Special::Thread(axis), false),
             "ntid" => (Special::BlockSize(axis), false),
-            // A cluster is one block here.
-            "ctaid" | "clusterid" => (Special::BlockIndex(axis), false),
-            "nctaid" | "nclusterid" => (Special::GridSize(axis), false),
-            "cluster_ctaid" => (Special::Always(0), false),
-            "cluster_nctaid" => (Special::Always(1), false),
+            "ctaid" => (Special::BlockIndex(axis), false),
+            "nctaid" => (Special::GridSize(axis), false),
+            "clusterid" => (Special::ClusterIndex(axis), false),
+            "nclusterid" => (Special::ClusterCount(axis), false),
+            "cluster_ctaid" => (Special::IndexInCluster(axis), false),
+            "cluster_nctaid" => (Special::ClusterSize(axis), false),
             _ => return None,
         });
     }
@@ -230,14 +243,15 @@ fn special_register(name: &str) -> Option<(Special, bool)> {
         "globaltimer_hi" => (Special::GlobalTimerHigh, false),
         "dynamic_smem_size" => (Special::DynamicShared, false),
         "total_smem_size" | "aggr_smem_size" => (Special::TotalShared, false),
-        "cluster_ctarank" => (Special::Always(0), false),
-        "cluster_nctarank" => (Special::Always(1), false),
+        "cluster_ctarank" => (Special::ClusterRank, false),
+        "cluster_nctarank" => (Special::ClusterBlocks, false),
         "current_graph_exec" => (Special::Always(0), true),
         "reserved_smem_offset_begin" | "reserved_smem_offset_0" => (Special::Always(0), false),
         "reserved_smem_offset_1" => (Special::Always(RESERVED_SHARED / 2), false),
         "reserved_smem_offset_end" | "reserved_smem_offset_cap" => (Special::Always(RESERVED_SHARED), false),
-        _ if name.strip_prefix("envreg").or_else(|| name.strip_prefix("pm")).is_some_and(is_number) => {
-            (Special::Always(0), false)
+        _ if name.strip_prefix("pm").is_some_and(is_number) => (Special::Always(0), false),
+        _ if name.strip_prefix("envreg").is_some_and(is_number) => {
+            (Special::Environment(name["envreg".len()..].parse().ok()?), false)
         }
         _ => return None,
     })

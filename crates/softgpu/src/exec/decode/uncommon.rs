@@ -1,18 +1,14 @@
 //! Instructions on registers that few kernels have.
 
-use super::body::{Builder, Symbol};
+use super::body::Builder;
 use super::error::{Decoded, Refusal};
 use super::modifiers::Modifiers;
 use super::operands::{exactly, nth};
-use crate::exec::op::{FloatMode, Fp8, IntType, Integer2, Logic, Op, Reg, Rounding, Slot, Uncommon};
+use crate::exec::op::{FloatMode, Fp8, IntType, Integer2, Logic, Op, Rounding, Uncommon};
 use detshare_ptx::ScalarType;
 use detshare_ptx::ast::{Instruction, Operand};
 
 const WORD: ScalarType = ScalarType::B32;
-
-fn uncommon(op: Uncommon) -> Op {
-    Op::Uncommon(Box::new(op))
-}
 
 fn fp8(ty: ScalarType) -> Option<Fp8> {
     match ty {
@@ -42,7 +38,7 @@ impl Builder<'_> {
         if rounding != Rounding::Nearest || finite != fp8(to).is_some() {
             return Err(Refusal::Unsupported);
         }
-        Ok(uncommon(match (fp8(to), fp8(from), from, to) {
+        Ok(Op::uncommon(match (fp8(to), fp8(from), from, to) {
             (Some(format), None, ScalarType::F32, _) => {
                 let [d, a, b] = exactly(i)?;
                 let (a, b) = (self.source(a, from)?, self.source(b, from)?);
@@ -88,7 +84,7 @@ impl Builder<'_> {
         m.finish()?;
         let (a, b) = (self.source(nth(i, 1)?, WORD)?, self.source(nth(i, 2)?, WORD)?);
         let c = if with_c { self.source(nth(i, 3)?, WORD)? } else { self.narrow_constant(0) };
-        Ok(uncommon(Uncommon::PackSaturated { bits, signed, d: self.destination(nth(i, 0)?, WORD)?, a, b, c }))
+        Ok(Op::uncommon(Uncommon::PackSaturated { bits, signed, d: self.destination(nth(i, 0)?, WORD)?, a, b, c }))
     }
 
     /// `fns`
@@ -97,7 +93,7 @@ impl Builder<'_> {
         m.finish()?;
         let [d, a, base, offset] = exactly(i)?;
         let (a, base, offset) = (self.source(a, WORD)?, self.source(base, WORD)?, self.source(offset, WORD)?);
-        Ok(uncommon(Uncommon::FindBit { d: self.destination(d, WORD)?, a, base, offset }))
+        Ok(Op::uncommon(Uncommon::FindBit { d: self.destination(d, WORD)?, a, base, offset }))
     }
 
     /// `szext`
@@ -109,7 +105,7 @@ impl Builder<'_> {
         let [d, a, b] = exactly(i)?;
         let (a, b) = (self.source(a, ty)?, self.source(b, WORD)?);
         let signed = ty == ScalarType::S32;
-        Ok(uncommon(Uncommon::Extend { signed, clamp, d: self.destination(d, ty)?, a, b }))
+        Ok(Op::uncommon(Uncommon::Extend { signed, clamp, d: self.destination(d, ty)?, a, b }))
     }
 
     /// `lop3.and.b32 d|p, a, b, c, table, q`
@@ -120,7 +116,7 @@ impl Builder<'_> {
         let (a, b, c) = (self.source(a, WORD)?, self.source(b, WORD)?, self.source(c, WORD)?);
         let q = self.condition(q)?;
         let d = if matches!(**d, Operand::Sink) { None } else { Some(self.destination(d, WORD)?) };
-        Ok(uncommon(Uncommon::Lop3Test { table, d, p: self.predicate(p)?, a, b, c, logic, q }))
+        Ok(Op::uncommon(Uncommon::Lop3Test { table, d, p: self.predicate(p)?, a, b, c, logic, q }))
     }
 
     /// Two integers of 16 bits at once.
@@ -134,7 +130,7 @@ impl Builder<'_> {
         }
         let [d, a, b] = exactly(i)?;
         let (a, b) = (self.source(a, scalar)?, self.source(b, scalar)?);
-        Ok(uncommon(Uncommon::IntegerPair { op, ty, relu, d: self.destination(d, scalar)?, a, b }))
+        Ok(Op::uncommon(Uncommon::IntegerPair { op, ty, relu, d: self.destination(d, scalar)?, a, b }))
     }
 
     /// `min` and `max` with `.relu`.
@@ -150,66 +146,5 @@ impl Builder<'_> {
         let d = self.destination(d, ty)?;
         self.emit(Op::Integer2 { op, ty: IntType::S32, d: any, a, b });
         Ok(Op::Integer2 { op: Integer2::Max, ty: IntType::S32, d, a: any, b: zero })
-    }
-
-    /// The two registers of 64 bits that one of 128 bits is.
-    pub(super) fn quad(&mut self, operand: &Operand) -> Decoded<[Slot; 2]> {
-        match operand {
-            Operand::Name(name) => match self.find(name) {
-                Some(Symbol::Quad(slots)) => Ok(slots),
-                Some(_) => Err(Refusal::Wrong("an operand has no 128 bits")),
-                None => Err(Refusal::Unresolved(name.clone())),
-            },
-            Operand::Sink => Ok([self.fresh_wide(), self.fresh_wide()]),
-            _ => Err(Refusal::Wrong("an operand has no 128 bits")),
-        }
-    }
-
-    /// `mov.b128`
-    pub(super) fn move128(&mut self, i: &Instruction) -> Decoded<Op> {
-        let [d, a] = exactly(i)?;
-        let part = |count: usize| match count {
-            2 => Ok((64, ScalarType::B64)),
-            4 => Ok((32, WORD)),
-            _ => Err(Refusal::Wrong("parts of a size that no register has")),
-        };
-        if let Operand::Vector(parts) = d {
-            let (bits, ty) = part(parts.len())?;
-            let a = self.quad(a)?;
-            return Ok(uncommon(Uncommon::Unpack128 { parts: self.wanted_registers(parts, ty)?, bits, a }));
-        }
-        let (bits, parts) = match a {
-            Operand::Vector(parts) => {
-                let (bits, ty) = part(parts.len())?;
-                let wide = ty == ScalarType::B64;
-                let register = |slot| if wide { Reg::Wide(slot) } else { Reg::Narrow(slot) };
-                let parts: Decoded<Vec<Reg>> = parts.iter().map(|part| self.source(part, ty).map(register)).collect();
-                (bits, parts?)
-            }
-            a => (64, self.quad(a)?.map(Reg::Wide).to_vec()),
-        };
-        Ok(uncommon(Uncommon::Pack128 { d: self.quad(d)?, bits, parts: parts.into() }))
-    }
-
-    /// Registers to write to, without those that nobody wants.
-    pub(super) fn wanted_registers(&mut self, operands: &[Operand], ty: ScalarType) -> Decoded<Box<[Option<Reg>]>> {
-        let wanted = |to: &Operand| match to {
-            Operand::Sink => Ok(None),
-            to => self.register(to, ty).map(Some),
-        };
-        operands.iter().map(wanted).collect()
-    }
-
-    /// `mov.v2` and `mov.v4`
-    pub(super) fn move_vector(&mut self, i: &Instruction, count: usize, ty: ScalarType) -> Decoded<Op> {
-        let [d, a] = exactly(i)?;
-        let (d, a) = (self.elements(d)?, self.elements(a)?);
-        if d.len() != count || a.len() != count {
-            return Err(Refusal::Wrong("not as many registers as elements"));
-        }
-        let register = |slot| if ty.size() > 4 { Reg::Wide(slot) } else { Reg::Narrow(slot) };
-        let a: Decoded<Vec<Reg>> = a.iter().map(|from| self.source(from, ty).map(register)).collect();
-        let d: Decoded<Vec<Reg>> = d.iter().map(|to| self.destination(to, ty).map(register)).collect();
-        Ok(uncommon(Uncommon::MoveVector { d: d?.into(), a: a?.into() }))
     }
 }

@@ -114,7 +114,7 @@ impl Builder<'_> {
         let ((a, _), (b, _)) = (self.part(nth(i, 1)?, signed_a)?, self.part(nth(i, 2)?, signed_b)?);
         let c = if second == Second::None { self.narrow_constant(0) } else { self.source(nth(i, 3)?, WORD)? };
         let video = Video { op, signed, saturate, second, d: self.destination(&d, WORD)?, a, b, c };
-        Ok(Op::Uncommon(Box::new(Uncommon::Video(video))))
+        Ok(Op::uncommon(Uncommon::Video(video)))
     }
 
     /// `vmad`
@@ -138,7 +138,7 @@ impl Builder<'_> {
         let c = self.source(&c, WORD)?;
         let (d, scale) = (self.destination(d, WORD)?, scale.unwrap_or(0));
         let multiply = VideoMultiply { negated, negated_c, plus_one, saturate, scale, d, a, b, c };
-        Ok(Op::Uncommon(Box::new(Uncommon::VideoMultiply(multiply))))
+        Ok(Op::uncommon(Uncommon::VideoMultiply(multiply)))
     }
 
     /// `vadd2`, `vset4` and the like.
@@ -172,7 +172,7 @@ impl Builder<'_> {
         let c = self.source(c, WORD)?;
         let d = self.destination(&d, WORD)?;
         let parts = VideoParts { op, bits, signed, saturate, accumulate, chosen, from_a, from_b, d, a, b, c };
-        Ok(Op::Uncommon(Box::new(Uncommon::VideoParts(parts))))
+        Ok(Op::uncommon(Uncommon::VideoParts(parts)))
     }
 
     /// An operand and where its parts come from, lowest first: those from `first` on where it does not say.

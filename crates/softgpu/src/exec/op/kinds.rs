@@ -377,6 +377,19 @@ pub(in crate::exec) enum Special {
     Grid,
     DynamicShared,
     TotalShared,
+    /// The cluster's place among the clusters,
+    ClusterIndex(u8),
+    /// how many of them there are,
+    ClusterCount(u8),
+    /// the block's place in its cluster,
+    IndexInCluster(u8),
+    /// and how many blocks that has.
+    ClusterSize(u8),
+    ClusterRank,
+    ClusterBlocks,
+    ExplicitCluster,
+    /// `%envreg`, by its number.
+    Environment(u8),
     /// The same for all: what a register says that means nothing here.
     Always(u32),
     Clock,

@@ -1,6 +1,6 @@
 //! Instructions on registers that few kernels have, and none of them often.
 
-use super::{Comparison, Condition, IntType, Integer2, Logic, Reg, Relation, Slot};
+use super::{Comparison, Condition, IntType, Integer2, Logic, Op, Reg, Relation, Slot};
 
 /// An eight-bit floating-point format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,6 +106,12 @@ pub(in crate::exec) enum Uncommon {
     Video(Video),
     VideoMultiply(VideoMultiply),
     VideoParts(VideoParts),
+}
+
+impl Op {
+    pub(in crate::exec) fn uncommon(op: Uncommon) -> Self {
+        Self::Uncommon(Box::new(op))
+    }
 }
 
 /// What is taken of a register: so many bits from a bit on, extended by their sign or with zeros.

@@ -79,6 +79,19 @@ fn functions_call_themselves() {
     assert_eq!(results(&with_functions(function, &format!("{CALL} {STORE}")), 14), fibonacci);
 }
 
+/// As deep as a list is long that a function follows.
+#[test]
+fn calls_nest_deeply() {
+    let function = ".func (.param .b32 v) f(.param .b32 n) { .reg .b32 %r<8>; .reg .pred %p; ld.param.u32 %r1, [n];
+        setp.eq.u32 %p, %r1, 0; mov.u32 %r3, 0; @%p bra DONE; sub.u32 %r2, %r1, 1;
+        { .param .b32 a; .param .b32 b; st.param.b32 [a], %r2; call (b), f, (a); ld.param.b32 %r3, [b]; }
+        add.u32 %r3, %r3, %r1; DONE: st.param.b32 [v], %r3; ret; }";
+    let body = "mad.lo.u32 %r5, %t, 500, 2000; { .param .b32 a; .param .b32 b; st.param.b32 [a], %r5; call (b), f, (a);
+        ld.param.b32 %r0, [b]; }";
+    let expected: Vec<u64> = [2000, 2500, 3000].map(|n: u64| n * (n + 1) / 2).to_vec();
+    assert_eq!(results(&with_functions(function, &format!("{body} {STORE}")), 3), expected);
+}
+
 #[test]
 fn addresses_of_parameters_are_local() {
     let function = ".func (.param .b32 v) f(.param .align 4 .b8 a[8]) { .reg .b32 %r<3>; .reg .b64 %rd<5>;

@@ -178,3 +178,17 @@ fn barriers_that_not_all_reach() {
          bar.sync 0;",
     );
 }
+
+#[test]
+fn what_the_checker_does_not_follow_is_left_alone() {
+    let source = module(
+        ".shared .align 16 .b8 s[64]; mov.u32 %r1, s; ld.shared.u32 %r2, [%r1];
+        cp.async.ca.shared.global [%r1], [%in], 16;",
+    );
+    let other = source.replace(".entry k", ".entry other").replace("cp.async.ca.shared.global [%r1], [%in], 16;", "");
+    let body = other.split_once(".visible").map(|(_, kernel)| format!(".visible{kernel}")).unwrap();
+    let image = decoded(&[&format!("{source}{body}")], true).unwrap();
+    let instruction = image.kernels["k"].unchecked_shared().expect("it has a copy that runs on its own");
+    assert!(instruction.contains("'cp.async.ca.shared.global [%r1], [%in], 16', line 10"), "{instruction}");
+    assert_eq!(image.kernels["other"].unchecked_shared(), None);
+}

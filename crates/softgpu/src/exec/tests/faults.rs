@@ -46,7 +46,7 @@ fn nothing_low(address: u64, _bytes: u64) -> bool {
 fn accesses_stay_where_memory_is() {
     let image = image(&module("mov.u64 %rd1, 64; st.global.u32 [%rd1], 1;"));
     let shape = shape([1; 3], [32, 1, 1], 0, &[0, 0]);
-    let mut block = Block::with_memory(&image.kernels["k"], &shape, [0; 3], 0, nothing_low);
+    let mut block = Cluster::with_memory(&image.kernels["k"], &shape, [0; 3], |_| 0, nothing_low);
     let Progress::Fault(fault) = block.run(SLICE) else { panic!("no fault") };
     assert_eq!(fault.kind, FaultKind::IllegalAddress);
     assert!(fault.place.contains("0x40"), "{}", fault.place);
@@ -87,7 +87,7 @@ fn a_fault_says_what_is_near() {
     let start = memory_of(300);
     let image = image(&module("st.global.u32 [%out+65536], 1;"));
     let shape = shape([1; 3], [1, 1, 1], 0, &[start, 0]);
-    let mut block = Block::new(&image.kernels["k"], &shape, [0; 3], 0);
+    let mut block = Cluster::new(&image.kernels["k"], &shape, [0; 3], |_| 0);
     let Progress::Fault(fault) = block.run(SLICE) else { panic!("no fault") };
     assert!(fault.place.contains("65236 bytes after the end of the allocation of 300 bytes"), "{}", fault.place);
     assert!(fault.place.contains(&format!("no memory at {:#x}", start + 65536)), "{}", fault.place);

@@ -338,7 +338,12 @@ fn refused_launch_leaves_no_trace(driver: &Driver) -> Outcome {
     Ok(())
 }
 
-fn config(blocks: u32, threads: u32, stream: CUstream, attributes: &mut [CUlaunchAttribute]) -> CUlaunchConfig {
+pub(crate) fn config(
+    blocks: u32,
+    threads: u32,
+    stream: CUstream,
+    attributes: &mut [CUlaunchAttribute],
+) -> CUlaunchConfig {
     CUlaunchConfig {
         gridDimX: blocks,
         gridDimY: 1,
@@ -353,7 +358,7 @@ fn config(blocks: u32, threads: u32, stream: CUstream, attributes: &mut [CUlaunc
     }
 }
 
-fn attribute(id: CUlaunchAttributeID) -> CUlaunchAttribute {
+pub(crate) fn attribute(id: CUlaunchAttributeID) -> CUlaunchAttribute {
     // SAFETY: plain values throughout.
     let zero: CUlaunchAttribute = unsafe { zeroed() };
     CUlaunchAttribute { id, ..zero }

@@ -20,6 +20,7 @@ mod runner;
 
 mod array;
 mod capture;
+mod cluster;
 mod context;
 mod copy_batch;
 mod device;
@@ -51,6 +52,7 @@ mod proc_address;
 mod stream;
 mod stream_memory;
 mod stream_order;
+mod tensor_map;
 mod user_object;
 mod virtual_memory;
 
@@ -69,7 +71,7 @@ type Outcome = Result<()>;
 type Test = (&'static str, fn(&Driver) -> Outcome);
 
 /// One table for each file, the most ordinary behaviour first.
-const TABLES: [&[Test]; 35] = [
+const TABLES: [&[Test]; 37] = [
     device::TESTS,
     context::TESTS,
     memory::TESTS,
@@ -84,6 +86,8 @@ const TABLES: [&[Test]; 35] = [
     module::TESTS,
     module_images::TESTS,
     launch::TESTS,
+    cluster::TESTS,
+    tensor_map::TESTS,
     stream::TESTS,
     stream_order::TESTS,
     event::TESTS,

@@ -3,12 +3,13 @@
 use crate::Outcome;
 use crate::gpu::{BLOCKING, Gpu, NO_ADDRESS, NON_BLOCKING, NULL_STREAM, offset};
 use anyhow::{Result, ensure};
-use core::ffi::c_int;
+use core::ffi::{CStr, c_int};
 use core::ptr::null_mut;
 use detshare_cuda::Driver;
 use detshare_cuda::types::{
-    CUdevice, CUdevice_attribute, CUdevice_v1, CUdeviceptr, CUmem_advise as Advice, CUmem_range_attribute as Attribute,
-    CUmemAttach_flags, CUmemLocation, CUmemLocationType as Kind, CUpointer_attribute, CUresult,
+    CUdevice, CUdevice_attribute, CUdevice_v1, CUdeviceptr, CUfunction, CUkernel, CUlibrary, CUmem_advise as Advice,
+    CUmem_range_attribute as Attribute, CUmemAttach_flags, CUmemLocation, CUmemLocationType as Kind,
+    CUpointer_attribute, CUresult,
 };
 
 tests! { managed:
@@ -26,6 +27,7 @@ tests! { managed:
     batches_of_prefetches,
     discarding_leaves_memory_usable,
     goes_with_its_context,
+    variables_of_a_module,
 }
 
 const PAGE: usize = 64 << 10;
@@ -340,5 +342,46 @@ fn goes_with_its_context(driver: &Driver) -> Outcome {
     let mut managed = 0_u32;
     let is_managed = CUpointer_attribute::CU_POINTER_ATTRIBUTE_IS_MANAGED;
     expect!(driver, cuPointerGetAttribute((&raw mut managed).cast(), is_managed, memory) => CUDA_ERROR_INVALID_VALUE);
+    Ok(())
+}
+
+const VARIABLES: &CStr = c".version 7.0
+.target sm_70
+.address_size 64
+.visible .global .attribute(.managed) .align 4 .u32 both = 5;
+.visible .global .align 4 .u32 device_only = 6;
+.visible .entry bump() {
+    .reg .u32 %old;
+    .reg .u64 %p;
+    mov.u64 %p, both;
+    ld.global.u32 %old, [%p];
+    add.u32 %old, %old, 10;
+    st.global.u32 [%p], %old;
+    ret;
+}";
+
+fn variables_of_a_module(driver: &Driver) -> Outcome {
+    let gpu = gpu(driver)?;
+    let mut library = CUlibrary(null_mut());
+    let (none, no_values) = (null_mut(), null_mut());
+    let image = VARIABLES.as_ptr().cast();
+    ok!(driver, cuLibraryLoadData(&raw mut library, image, none, no_values, 0, null_mut(), null_mut(), 0));
+    let (mut both, mut bytes) = (NO_ADDRESS, 0);
+    ok!(driver, cuLibraryGetManaged(&raw mut both, &raw mut bytes, library, c"both".as_ptr()));
+    ensure!(bytes == 4 && get(both, 0)? == 5, "{bytes} bytes with {}", get(both, 0)?);
+    let mut kernel = CUkernel(null_mut());
+    ok!(driver, cuLibraryGetKernel(&raw mut kernel, library, c"bump".as_ptr()));
+    gpu.launch(CUfunction(kernel.0.cast()), 1, NULL_STREAM, &[])?;
+    gpu.synchronise()?;
+    ensure!(get(both, 0)? == 15, "the host sees {}", get(both, 0)?);
+    let code = noted!(
+        driver,
+        cuLibraryGetManaged(&raw mut both, &raw mut bytes, library, c"device_only".as_ptr()),
+        "the device's own"
+    );
+    ensure!(code != CUresult::CUDA_SUCCESS, "a variable of the device is managed");
+    expect!(driver, cuLibraryGetManaged(&raw mut both, &raw mut bytes, library, c"none".as_ptr())
+        => CUDA_ERROR_NOT_FOUND);
+    ok!(driver, cuLibraryUnload(library));
     Ok(())
 }

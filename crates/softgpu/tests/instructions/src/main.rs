@@ -11,6 +11,9 @@
 //! instructions --apply h200.json cases
 //! instructions --driver target/release/libdetshare_softgpu.so cases atom_ shfl_
 //! ```
+//!
+//! Where no document says what comes out, as with the rounding of matrix units, `--rounding` finds out
+//! (see [`rounding`]).
 
 #[macro_use]
 mod call;
@@ -18,6 +21,7 @@ mod bless;
 mod case;
 mod gpu;
 mod judge;
+mod rounding;
 mod runner;
 
 use anyhow::{Context, Result, bail};
@@ -42,15 +46,22 @@ struct Arguments {
     /// Ask no driver, only make what `--bless` wrote the expectation of the files
     #[arg(long, conflicts_with_all = ["driver", "out", "bless"])]
     apply: Option<PathBuf>,
+    /// Take no files, find out how the matrix units round, and write down what was asked and answered as JSON
+    #[arg(long, requires = "driver", conflicts_with_all = ["out", "bless"])]
+    rounding: Option<PathBuf>,
     /// The folder with the files
-    folder: PathBuf,
+    #[arg(required_unless_present = "rounding")]
+    folder: Option<PathBuf>,
     /// Take the files whose name contains one of these
     filters: Vec<String>,
 }
 
 fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
-    let cases = cases(&arguments.folder, &arguments.filters)?;
+    if let (Some(driver), Some(to)) = (&arguments.driver, &arguments.rounding) {
+        return rounding::measure(driver, to);
+    }
+    let cases = cases(arguments.folder.as_deref().context("name a folder")?, &arguments.filters)?;
     match (&arguments.driver, &arguments.apply) {
         (_, Some(blessed)) => bless::apply(blessed, &cases),
         (Some(driver), None) => match &arguments.bless {

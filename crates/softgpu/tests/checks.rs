@@ -1,0 +1,115 @@
+//! What a person sees of a mistake in a kernel: on standard error, in the driver's codes and in the process's status.
+
+mod library;
+
+use detshare_cuda::entry;
+use detshare_cuda::types::{CUcontext, CUdevice_v1, CUdeviceptr_v2, CUfunction, CUmodule, CUresult, CUstream};
+use library::softgpu;
+use std::process::{Command, Output};
+
+/// `race`: a barrier is missing. `wild`: an access far from everything. `fine`: neither.
+const KERNELS: &core::ffi::CStr = c".version 7.0
+.target sm_70
+.address_size 64
+.visible .entry race(.param .u64 out)
+{
+    .reg .b32 %t, %r<4>;
+    .shared .align 4 .b8 s[256];
+    mov.u32 %t, %tid.x;
+    mov.u32 %r1, s;
+    mad.lo.u32 %r2, %t, 4, %r1;
+    st.shared.u32 [%r2], 0;
+    bar.sync 0;
+    xor.b32 %r3, %t, 32;
+    mad.lo.u32 %r3, %r3, 4, %r1;
+    ld.shared.u32 %r3, [%r3];
+    st.shared.u32 [%r2], %r3;
+    ret;
+}
+.visible .entry wild(.param .u64 out)
+{
+    .reg .b64 %d;
+    ld.param.u64 %d, [out];
+    st.global.u32 [%d+1048576], 1;
+    ret;
+}
+.visible .entry fine(.param .u64 out)
+{
+    .reg .b64 %d;
+    ld.param.u64 %d, [out];
+    st.global.u32 [%d], 1;
+    ret;
+}";
+
+/// Run as a process of its own by the tests below: launches the kernel that the environment names and prints what
+/// synchronising returns, twice.
+#[test]
+fn launches_a_kernel() {
+    let Ok(name) = std::env::var("TEST_KERNEL") else { return };
+    let driver = softgpu();
+    cu!(driver, cuInit(0));
+    let mut context = CUcontext(core::ptr::null_mut());
+    cu!(driver, cuCtxCreate_v2(&raw mut context, 0, CUdevice_v1(0)));
+    let (mut module, mut function) = (CUmodule(core::ptr::null_mut()), CUfunction(core::ptr::null_mut()));
+    cu!(driver, cuModuleLoadData(&raw mut module, KERNELS.as_ptr().cast()));
+    let name = std::ffi::CString::new(name).expect("a name");
+    cu!(driver, cuModuleGetFunction(&raw mut function, module, name.as_ptr()));
+    let mut memory = CUdeviceptr_v2(0);
+    cu!(driver, cuMemAlloc_v2(&raw mut memory, 64));
+    let mut parameters = [(&raw mut memory).cast()];
+    let (own, none) = (CUstream(core::ptr::null_mut()), core::ptr::null_mut());
+    cu!(driver, cuLaunchKernel(function, 8, 1, 1, 64, 1, 1, 0, own, parameters.as_mut_ptr(), none));
+    let codes = [cu!(driver, cuCtxSynchronize()), cu!(driver, cuMemAlloc_v2(&raw mut memory, 64))];
+    println!("codes {} {}", codes[0].0, codes[1].0);
+}
+
+/// The program with that kernel and those variables.
+fn run(kernel: &str, variables: &[(&str, &str)]) -> (Output, String) {
+    let mut command = Command::new(std::env::current_exe().expect("this test"));
+    command.args(["--exact", "launches_a_kernel", "--nocapture"]).env("TEST_KERNEL", kernel).env_remove("DETSHARE_LOG");
+    let output = command.envs(variables.iter().copied()).output().expect("this test starts again");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output, told)
+}
+
+fn codes(output: &Output) -> Vec<u32> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let (_, codes) = text.split_once("codes ").expect("the program says them");
+    codes.lines().next().into_iter().flat_map(str::split_whitespace).filter_map(|code| code.parse().ok()).collect()
+}
+
+const ON: (&str, &str) = ("DETSHARE_SOFTGPU_CHECK", "1");
+
+#[test]
+fn a_fault_is_told_once_and_stays() {
+    let (output, told) = run("wild", &[]);
+    let illegal = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS.0;
+    assert_eq!(codes(&output), [illegal, illegal]);
+    assert_eq!(told.matches("illegal address: kernel wild, block (").count(), 1, "{told}");
+    let place =
+        "in 'st.global.u32 [%d+1048576], 1', line 23; that is 1048512 bytes after the end of the allocation of 64";
+    assert!(told.contains(place), "{told}");
+}
+
+#[test]
+fn findings_are_told_once_and_counted() {
+    let (output, told) = run("race", &[ON]);
+    assert_eq!((output.status.code(), codes(&output)), (Some(0), vec![0, 0]));
+    assert_eq!(told.matches("check: race in shared memory: kernel race, block (").count(), 1, "{told}");
+    assert!(told.contains("check: findings: 1, which occurred 512 times"), "{told}");
+    let (_, told) = run("race", &[ON, ("DETSHARE_SOFTGPU_CHECK_LIMIT", "0")]);
+    assert!(!told.contains("race in shared memory") && told.contains("1 of them not shown"), "{told}");
+    assert_eq!(run("race", &[]).1, "", "nobody asked");
+    assert_eq!(run("fine", &[ON]).1, "", "nothing is wrong");
+}
+
+#[test]
+fn findings_can_end_the_kernel_or_the_process() {
+    let (output, _) = run("race", &[("DETSHARE_SOFTGPU_CHECK", "fail")]);
+    let failed = CUresult::CUDA_ERROR_LAUNCH_FAILED.0;
+    assert_eq!(codes(&output), [failed, failed]);
+    let status = ("DETSHARE_SOFTGPU_CHECK_EXIT", "9");
+    let (output, _) = run("race", &[ON, status]);
+    assert_eq!((output.status.code(), codes(&output)), (Some(9), vec![0, 0]), "what it printed is there all the same");
+    assert_eq!(run("fine", &[ON, status]).0.status.code(), Some(0));
+}
