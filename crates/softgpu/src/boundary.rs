@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use detshare_cuda::types::CUresult;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 
 /// What a function of the driver comes to.
 pub(crate) type Outcome<T = ()> = Result<T, CUresult>;
@@ -24,8 +24,26 @@ const BEFORE_INIT: [&str; 7] = [
     "cuGetExportTable",
 ];
 
-pub(crate) fn initialise() {
+/// A child that was forked after the driver was initialised has the memory of its parent and none of its threads: it
+/// cannot use the driver, as on a GPU.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn initialise() -> Outcome {
+    static WATCHES_FORKS: Once = Once::new();
+    if FORKED.load(Ordering::Acquire) {
+        return Err(CUresult::CUDA_ERROR_NOT_INITIALIZED);
+    }
+    WATCHES_FORKS.call_once(|| {
+        // SAFETY: a function that may run in a child: it only writes two words.
+        unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
+    });
     INITIALISED.store(true, Ordering::Release);
+    Ok(())
+}
+
+extern "C" fn in_forked_child() {
+    FORKED.store(true, Ordering::Release);
+    INITIALISED.store(false, Ordering::Release);
 }
 
 /// Runs one function of the driver for a program.

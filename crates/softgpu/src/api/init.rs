@@ -10,8 +10,7 @@ use detshare_cuda::{ProcAddress, proc_address, result_name};
 
 pub(crate) unsafe fn cuInit(flags: c_uint) -> Outcome {
     super::require(flags == 0)?;
-    initialise();
-    Ok(())
+    initialise()
 }
 
 pub(crate) unsafe fn cuDriverGetVersion(version: *mut c_int) -> Outcome {

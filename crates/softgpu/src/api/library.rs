@@ -85,6 +85,20 @@ pub(crate) unsafe fn cuLibraryGetGlobal(
     Ok(())
 }
 
+/// A variable that is declared as managed.
+pub(crate) unsafe fn cuLibraryGetManaged(
+    address: *mut CUdeviceptr,
+    bytes: *mut usize,
+    library: CUlibrary,
+    name: *const c_char,
+) -> Outcome {
+    let place = module::find(library.0.addr())?.global(text(name)?)?.address;
+    if memory::find(place).is_none_or(|range| range.kind != memory::Kind::Managed) {
+        return Err(CUresult::CUDA_ERROR_NOT_FOUND);
+    }
+    cuLibraryGetGlobal(address, bytes, library, name)
+}
+
 /// A kernel of a library serves as a function too.
 fn as_function(kernel: CUkernel) -> CUfunction {
     CUfunction(kernel.0.cast())
@@ -134,20 +148,4 @@ pub(crate) unsafe fn cuKernelSetAttribute(
 pub(crate) unsafe fn cuKernelSetCacheConfig(kernel: CUkernel, config: CUfunc_cache, device: CUdevice) -> Outcome {
     super::device::number(device)?;
     super::cuFuncSetCacheConfig(as_function(kernel), config)
-}
-
-pub(crate) unsafe fn cuLibraryGetManaged(
-    address: *mut CUdeviceptr,
-    bytes: *mut usize,
-    library: CUlibrary,
-    name: *const c_char,
-) -> Outcome {
-    let library = module::find(library.0.addr())?;
-    let global = library.global(text(name)?)?;
-    if memory::find(global.address).is_none_or(|range| range.kind != memory::Kind::Managed) {
-        return Err(CUresult::CUDA_ERROR_NOT_FOUND);
-    }
-    give_if_asked(address, CUdeviceptr_v2(global.address));
-    give_if_asked(bytes, usize::try_from(global.size).unwrap_or(usize::MAX));
-    Ok(())
 }

@@ -17,6 +17,7 @@ tests! { lifetimes:
     freed_by_another_thread,
     used_by_many_threads_at_once,
     a_forked_child_leaves_memory_alone,
+    a_forked_child_has_no_driver,
     a_process_may_end_with_everything_alive,
     unmapped_host_memory_is_not_registered,
     read_only_memory_is_registered_as_such,
@@ -125,6 +126,28 @@ fn a_forked_child_leaves_memory_alone(driver: &Driver) -> Outcome {
     gpu.synchronise()?;
     ensure!(gpu.read(memory, 4)? == [6; 4], "the parent's memory is gone");
     ok!(driver, cuMemFree_v2(memory));
+    Ok(())
+}
+
+fn a_forked_child_has_no_driver(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let memory = gpu.upload(&[5; 4])?;
+    // SAFETY: the child calls the driver, ends, and touches nothing else.
+    let child = unsafe { libc::fork() };
+    ensure!(child >= 0, "no process");
+    if child == 0 {
+        let codes = || -> Result<[CUresult; 2]> {
+            let mut free = 0;
+            Ok([cu!(driver, cuInit(0)), cu!(driver, cuMemGetInfo_v2(&raw mut free, null_mut()))])
+        };
+        let expected = [CUresult::CUDA_ERROR_NOT_INITIALIZED; 2];
+        let code = codes().map_or(2, |codes| i32::from(codes != expected));
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(code) };
+    }
+    let status = wait_for(child)?;
+    ensure!(status == 0, "the child {}", detshare_test_child::ending(status, 0));
+    ensure!(gpu.read(memory, 4)? == [5; 4], "the parent has suffered");
     Ok(())
 }
 
