@@ -24,25 +24,7 @@ const TOOLKIT: [&str; 5] = [
 ];
 
 /// Samples that the software GPU may fail to run yet; one that runs is said, and goes from this list.
-const NOT_YET: [&str; 17] = [
-    "bulk_copy",
-    "clusters",
-    "device_assert",
-    "device_malloc",
-    "graph_conditional",
-    "grid_sync",
-    "group_copies",
-    "managed",
-    "matmul_async",
-    "matmul_ldmatrix",
-    "matmul_mma",
-    "matmul_wgmma",
-    "matmul_wmma",
-    "mbarrier",
-    "printf",
-    "tensor_map",
-    "vectors",
-];
+const NOT_YET: [&str; 0] = [];
 
 /// Seconds after which a sample is ended; they take a fraction of one.
 const LIMIT_S: &str = "120";

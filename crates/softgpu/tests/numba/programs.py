@@ -44,7 +44,7 @@ THEMES = [
 PROGRAMS = [program for theme in THEMES for program in theme.PROGRAMS]
 
 # Programs that the software GPU may fail to run yet; one that runs is said, and goes from this list.
-NOT_YET = ["heat_with_grid_sync", "managed_memory", "printing", "sessions_with_grid_sync"]
+NOT_YET = []
 
 
 def main():
