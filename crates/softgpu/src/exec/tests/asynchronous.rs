@@ -118,11 +118,11 @@ fn boxes_of_tensors_are_copied() {
         ld.shared.v4.u32 {%r10, %r11, %r12, %r13}, [s]; ld.shared.u32 %r14, [s+16];
         st.global.v4.u32 [%out], {%r10, %r11, %r12, %r13}; st.global.u32 [%out+16], %r14;";
     let image = image(&module(body));
-    let mut out = [u64::MAX; 3];
-    let addresses = [out.as_mut_ptr().expose_provenance() as u64, maps.0.as_mut_ptr().expose_provenance() as u64];
+    let mut out = Aligned([u64::MAX; 3]);
+    let addresses = [out.0.as_mut_ptr().expose_provenance() as u64, maps.0.as_mut_ptr().expose_provenance() as u64];
     run(&image, "k", &shape([1; 3], [1, 1, 1], 0, &addresses)).expect("no fault");
     // Columns 4 to 7 of row 2, of which two are there; row 3 is not.
-    assert_eq!(out, [26 << 32 | 25, 0, 0xffff_ffff_0000_0000]);
+    assert_eq!(out.0, [26 << 32 | 25, 0, 0xffff_ffff_0000_0000]);
     // Columns -1 to 2 of rows 1 and 2.
     let mut expected = [u32::MAX; 24];
     expected[8..11].copy_from_slice(&[26, 0, 0]);
