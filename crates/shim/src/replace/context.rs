@@ -46,7 +46,8 @@ replace! {
     fn cuCtxSynchronize_v2(context: CUcontext) {
         stats::count(counter::cuCtxSynchronize_v2);
         waited(|| {
-            if coroutine::active() && let Some(coroutine) = coroutine::of(context) {
+            // NULL is the current one. A program that takes this symbol for the one without an argument gives anything.
+            if coroutine::active() && let Some(coroutine) = coroutine::of(context).or_else(coroutine::current) {
                 coroutine.wait_for_lanes();
             }
             cu!(cuCtxSynchronize_v2(context))

@@ -354,7 +354,9 @@ fn synchronise_takes_a_context(driver: &Driver) -> Outcome {
     ok!(driver, cuCtxSynchronize_v2(gpu.context));
     ensure!(seen.get(0) == 5, "the work is missing after cuCtxSynchronize_v2");
     ok!(driver, cuCtxSetCurrent(gpu.context));
-    noted!(driver, cuCtxSynchronize_v2(NO_CONTEXT), "NULL as context");
+    gpu.launch(delay, 1, stream, &[&seen.at(0), &6_u32, &LONG])?;
+    ok!(driver, cuCtxSynchronize_v2(NO_CONTEXT));
+    ensure!(seen.get(0) == 6, "the work is missing after cuCtxSynchronize_v2 of the current context");
     Ok(())
 }
 
