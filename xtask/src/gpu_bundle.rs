@@ -135,6 +135,7 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
         "daemon_under_test.py",
         "sharing.py",
         "samples.py",
+        "approximations.py",
     ];
     for script in scripts {
         std::fs::copy(root().join("bench/gpu").join(script), folder.join(script))?;
