@@ -193,11 +193,6 @@ impl Block {
         self.warps.iter().map(|warp| warp.warp_instructions).sum()
     }
 
-    /// Instructions so far, counted for each thread.
-    pub(super) fn thread_instructions(&self) -> u64 {
-        self.warps.iter().map(|warp| warp.thread_instructions).sum()
-    }
-
     /// Opens the barriers that nobody is missing at.
     fn settle(&mut self) {
         let surroundings = &mut self.surroundings;

@@ -250,10 +250,4 @@ impl Cluster {
     pub(super) fn warp_instructions(&self) -> u64 {
         self.instructions_of_blocks().sum()
     }
-
-    /// Instructions so far, counted for each thread.
-    #[allow(dead_code, reason = "tests measure the rate by it")]
-    pub(crate) fn thread_instructions(&self) -> u64 {
-        self.blocks.iter().map(Block::thread_instructions).sum()
-    }
 }

@@ -70,7 +70,6 @@ pub(super) struct Warp {
     /// and until when.
     pub(super) wake_at: [u64; LANES],
     pub(super) warp_instructions: u64,
-    pub(super) thread_instructions: u64,
 }
 
 /// Lanes that run in step, and where.
@@ -132,7 +131,6 @@ impl Warp {
             asleep: 0,
             wake_at: [0; LANES],
             warp_instructions: 0,
-            thread_instructions: 0,
         }
     }
 
@@ -202,7 +200,6 @@ impl Warp {
         budget: &mut u64,
     ) -> Result<(), Box<Fault>> {
         let function = &program.functions[self.frames[group.frame].function as usize];
-        let lanes = u64::from(group.mask.count_ones());
         loop {
             if group.pc == group.stop || *budget == 0 {
                 self.set_pc(group.mask, group.pc);
@@ -210,7 +207,6 @@ impl Warp {
             }
             *budget -= 1;
             self.warp_instructions += 1;
-            self.thread_instructions += lanes;
             let Instruction { guard, op } = &function.code[group.pc as usize];
             let registers = &mut self.frames[group.frame].registers;
             let active = guard.map_or(group.mask, |guard| group.mask & registers.condition(guard));

@@ -58,7 +58,6 @@ $L__BB0_2:
     for index in 0..8 {
         let mut block = block(kernel, &shape, [index, 0, 0]);
         assert_eq!(block.run(SLICE), Progress::Finished);
-        assert!(block.thread_instructions() >= 128 * 10);
         assert!(block.warp_instructions() >= 4 * 10);
     }
     for (i, sum) in c[..COUNT].iter().enumerate() {
@@ -92,5 +91,6 @@ LOOP:
     let start = std::time::Instant::now();
     assert_eq!(block.run(SLICE), Progress::Finished);
     let seconds = start.elapsed().as_secs_f64();
-    println!("{:.0} million thread instructions per second", block.thread_instructions() as f64 / seconds / 1e6);
+    let thread_instructions = block.warp_instructions() as f64 * 32.0;
+    println!("{:.0} million thread instructions per second", thread_instructions / seconds / 1e6);
 }
