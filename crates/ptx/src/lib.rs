@@ -49,6 +49,7 @@
 //! ```
 
 pub mod ast;
+pub mod block_level;
 mod error;
 mod lexer;
 mod parser;
