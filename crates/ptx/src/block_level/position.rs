@@ -92,7 +92,7 @@ impl Position<'_> {
     }
 
     /// The beginning of a function that gets them as parameters.
-    pub(super) fn from_parameters(self, code: &mut Vec<Statement>) {
+    pub(super) fn load_parameters(self, code: &mut Vec<Statement>) {
         for (register, parameter) in self.registers().zip(self.parameters()) {
             code.push(line(format!(".reg .b32 {register};")));
             code.push(line(format!("ld.param.b32 {register}, [{parameter}];")));
@@ -117,8 +117,8 @@ impl Position<'_> {
         }
     }
 
-    /// Fills those of the block from its number. The divisions are for grids of several rows only.
-    pub(super) fn from_number(self, block: &str, code: &mut Vec<Statement>) {
+    /// Fills those of the block, whose number is in a register. The divisions are for grids of several rows only.
+    pub(super) fn place(self, block: &str, code: &mut Vec<Statement>) {
         if !self.needs.has_position() {
             return;
         }

@@ -68,7 +68,7 @@ pub(super) fn version(
     code.push(line(format!("xor.b32 {prefix}_place, {prefix}_place, 4;")));
     code.push(line(format!("setp.ge.u32 {prefix}_over, {prefix}_block, {prefix}_blocks;")));
     code.push(line(format!("@{prefix}_over exit;")));
-    position.from_number(&format!("{prefix}_block"), &mut code);
+    position.place(&format!("{prefix}_block"), &mut code);
     code.extend(assembler.body(body, position, &|instruction, code| end.edit(instruction, code)));
     // A body may end without a `ret`.
     code.push(line(format!("bra {};", end.label())));

@@ -9,7 +9,7 @@ use crate::block_level::refusal::{Finding, RefusalKind};
 use crate::lexer::{Token, lex};
 
 /// Functions that the driver itself brings along, and that know nothing of blocks.
-const RUNTIME_FUNCTIONS: [&str; 3] = ["vprintf", "malloc", "free"];
+pub(in crate::block_level) const RUNTIME_FUNCTIONS: [&str; 3] = ["vprintf", "malloc", "free"];
 
 /// Properties of functions that mean the same for a version.
 const KEPT_DIRECTIVES: [&str; 12] = [

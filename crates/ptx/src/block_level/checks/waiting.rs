@@ -6,7 +6,8 @@
 //!
 //! * a loop whose end depends on what a load that sees others' writes (volatile, relaxed, acquire) or an atomic
 //!   operation on memory outside of the block returned within the loop;
-//! * a loop without any effect whose end depends on an ordinary load from an address that the loop does not change.
+//! * a loop whose end depends on an ordinary load from an address that the loop does not change, if the loop has no
+//!   effect, or the load passes by the nearest cache, or the loop has a fence, after which others' writes are seen.
 //!
 //! *Depends* is taken widely: through registers, shared and local memory, and by deciding what is assigned. One kind
 //! of such loop waits for nobody: an atomic compare-and-swap that is tried again with the value that it has just
@@ -58,10 +59,11 @@ pub(in crate::block_level) fn check(
         let body = Loop::new(code, &blocks, effort)?;
         let strong: Vec<_> = body.steps().filter(|step| is_source(step)).collect();
         body.check(&strong, meets, effort)?;
-        if !body.steps().any(|step| has_effect(step.instruction)) {
-            let same = body.steps().filter(|step| is_load(step) && body.is_unchanged(step)).collect::<Vec<_>>();
-            body.check(&same, meets, effort)?;
-        }
+        let is_spin = !body.steps().any(|step| has_effect(step.instruction));
+        let sees_others = is_spin || body.steps().any(|step| is_fence(step.instruction));
+        let again =
+            |step: &&Step<'_>| is_load(step) && (sees_others || step.instruction.has("cg")) && body.is_unchanged(step);
+        body.check(&body.steps().filter(again).collect::<Vec<_>>(), meets, effort)?;
     }
     Ok(())
 }
@@ -75,7 +77,16 @@ fn has_effect(instruction: &Instruction) -> bool {
     }
 }
 
-/// Names of what is no register.
+/// Whether others' writes are seen after it.
+fn is_fence(instruction: &Instruction) -> bool {
+    match instruction.opcode.as_str() {
+        "membar" => !instruction.has("cta"),
+        "fence" => instruction.has_any(&["gpu", "sys"]),
+        _ => false,
+    }
+}
+
+/// What a value can be in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Place {
     Register(Register),
