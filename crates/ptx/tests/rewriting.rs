@@ -108,7 +108,7 @@ fn kernel(body: &str) -> String {
 /// Shapes that take time squared if each part of them is looked at from each other one.
 #[test]
 fn time_is_linear_in_the_source() {
-    const COUNT: usize = 20_000;
+    const COUNT: usize = 5_000;
     let repeat = |line: &dyn Fn(usize) -> String| (0..COUNT).map(line).collect::<String>();
     let nested = format!(
         "{}{}",

@@ -99,7 +99,7 @@ enum Place {
 struct Loop<'c, 'm> {
     code: &'c Code<'m>,
     blocks: &'c [u32],
-    entries: &'c [u32],
+    entries: HashSet<u32>,
     inside: HashSet<u32>,
     /// Steps that read a place.
     readers: HashMap<Place, Vec<usize>>,
@@ -130,7 +130,7 @@ impl<'c, 'm> Loop<'c, 'm> {
         let mut body = Self {
             code,
             blocks,
-            entries: &part.entries,
+            entries: part.entries.iter().copied().collect(),
             inside: blocks.iter().copied().collect(),
             readers: HashMap::new(),
             writers: HashMap::new(),
