@@ -5,7 +5,7 @@
 //! product must not reach a sum of its type, by whatever copies: through registers, local memory, or as a function's
 //! argument or result (which may be inlined). Compilers have made their `fma`s before they write PTX, so this is rare.
 
-use crate::ast::{FunctionKind, Instruction};
+use crate::ast::{FunctionKind, Instruction, Operand};
 use crate::block_level::code::{Code, Register, Step};
 use crate::block_level::refusal::{Finding, RefusalKind};
 use std::collections::HashSet;
@@ -82,6 +82,10 @@ impl<'c, 'm> Search<'c, 'm> {
         step.sources.iter().fold(0, |types, register| types | self.reached[*register as usize])
     }
 
+    fn of_all_sources(&self, step: &Step<'_>) -> Types {
+        step.sources.iter().fold(Types::MAX, |types, register| types & self.reached[*register as usize])
+    }
+
     /// Hands all values on once; whether anything was new.
     fn round(&mut self) -> bool {
         let mut changed = false;
@@ -96,6 +100,8 @@ impl<'c, 'm> Search<'c, 'm> {
                 "ld" if !instruction.has_any(&["global", "shared", "const"]) => self.local,
                 "call" => self.of_sources(step) | self.from_others,
                 "st" => self.of_sources(step),
+                // Half of a product beside something else is no product.
+                "mov" if matches!(instruction.operands.get(1), Some(Operand::Vector(_))) => self.of_all_sources(step),
                 _ if COPIES.contains(&opcode) => self.of_sources(step),
                 _ => 0,
             };
