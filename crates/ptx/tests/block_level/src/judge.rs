@@ -13,22 +13,23 @@ use anyhow::{Result, bail, ensure};
 use detshare_kernel_fuzz::{Random, hash_text};
 use detshare_ptx::block_level::{Kernel, Persistent, Version};
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// Nothing that a counter of few blocks ever has.
 const NEVER: u32 = 1 << 31;
+/// Threads of a warp.
+const WARP: u32 = 32;
 /// Where every block is launched alone.
 const MOST_ALONE: u32 = 64;
 /// How often a flag is set while the version runs, before it may run to its end.
 const DISTURBED: u32 = 6;
-/// How long the host waits before it sets a flag, in steps of a spinning loop.
-const LONGEST_WAIT: u32 = 30_000;
 
 /// How much is done with each launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effort {
     /// Everything.
     Full,
-    /// One way of slicing and two of preempting, for the thousands of kernels that a generator makes.
+    /// One way of slicing and one of preempting, for the thousands of kernels that a generator makes.
     Sample,
 }
 
@@ -61,24 +62,30 @@ pub(crate) fn judge(gpu: &Gpu, subject: &Subject, launch: &Launch, seed: u64, ef
     if let Ok(version) = &kernel.sliced {
         sliced(&stage, version, &right, &mut random, effort, &mut report)?;
     }
-    if let Ok(version) = &kernel.preemptible {
+    if let Some(version) = preemptible(kernel, launch) {
         preempted(&stage, version, &right, &mut random, effort, &mut report)?;
     }
     stage.leave()?;
     Ok(report)
 }
 
+/// The preemptible version, if it may be launched so.
+fn preemptible<'k>(kernel: &'k Kernel, launch: &Launch) -> Option<&'k Version> {
+    let version = kernel.preemptible.as_ref().ok()?;
+    (!version.whole_rows || launch.block[0].is_multiple_of(WARP)).then_some(version)
+}
+
 /// That in a module that counts, each block was begun by all of its threads, once.
 pub(crate) fn judge_counts(gpu: &Gpu, subject: &Subject, launch: &Launch, seed: u64) -> Result<()> {
-    let Kernel { sliced, preemptible, .. } = subject.kernel(&launch.kernel)?;
+    let kernel = subject.kernel(&launch.kernel)?;
     let stage = Stage::new(gpu, subject, launch)?;
     let mut random = Random::new(seed ^ hash_text(&launch.kernel));
-    if let Ok(version) = sliced {
+    if let Ok(version) = &kernel.sliced {
         let sizes = random_sizes(launch.blocks(), &mut random);
         exactly_once(launch, &stage.sliced(version, &sizes)?)
             .map_err(|error| error.context(format!("sliced {sizes:?}")))?;
     }
-    if let Ok(version) = preemptible {
+    if let Some(version) = preemptible(kernel, launch) {
         stage.reset()?;
         let mut turns = Vec::new();
         stop_by_counter(&stage, version, &mut random, None, &mut turns)?;
@@ -146,12 +153,15 @@ fn preempted(
     report: &mut Report,
 ) -> Result<()> {
     let blocks = stage.launch.blocks();
+    let mut whole = Duration::ZERO;
     if effort == Effort::Full {
         held(stage, version)?;
         for width in [1, 1 + random.below(blocks), blocks + 1 + random.below(3)] {
             stage.reset()?;
             let mut turns = Vec::new();
+            let started = Instant::now();
             turn(stage, version, random, (width, NEVER, 0), &mut turns)?;
+            whole = whole.max(started.elapsed());
             finished(stage, right, &turns)?;
             report.ways += 1;
         }
@@ -165,9 +175,12 @@ fn preempted(
         finished(stage, right, &turns)?;
         report.ways += 1;
     }
+    if effort == Effort::Sample {
+        return Ok(());
+    }
     stage.reset()?;
     let mut turns = Vec::new();
-    let stops = stop_suddenly(stage, version, random, &mut turns)?;
+    let stops = stop_suddenly(stage, version, random, whole, &mut turns)?;
     (report.stops, report.sudden) = (report.stops + stops, report.sudden + stops);
     finished(stage, right, &turns)?;
     report.ways += 1;
@@ -226,9 +239,9 @@ fn turn(
     let blocks = stage.launch.blocks();
     let must_reach = if must_reach == 0 { blocks } else { must_reach };
     let from = stage.gpu.read_word(stage.next)?;
-    // The other flags have everything set that does not count.
+    // The other flags have everything set that does not count, or are not there.
     stage.gpu.set_flags([!mask; FLAGS]);
-    let mut flags = std::array::from_fn(|index| stage.gpu.flag_address(index));
+    let mut flags = std::array::from_fn(|index| if random.percent(25) { 0 } else { stage.gpu.flag_address(index) });
     flags[random.index(FLAGS)] = stage.next;
     stage.start(kernel, Turn { width, flags, mask })?;
     stage.gpu.finish()?;
@@ -266,8 +279,15 @@ fn stop_by_counter(
     }
 }
 
-/// Runs the version until it is done, with a flag that the host sets at some time; how often it stopped in the middle.
-fn stop_suddenly(stage: &Stage<'_>, version: &Version, random: &mut Random, turns: &mut Turns) -> Result<u32> {
+/// Runs the version until it is done, with a flag that the host sets at some time before a whole run would be over; how
+/// often it stopped in the middle.
+fn stop_suddenly(
+    stage: &Stage<'_>,
+    version: &Version,
+    random: &mut Random,
+    whole: Duration,
+    turns: &mut Turns,
+) -> Result<u32> {
     let kernel = stage.version(version, size_of::<Persistent>())?;
     let blocks = stage.launch.blocks();
     let flags = std::array::from_fn(|index| stage.gpu.flag_address(index));
@@ -280,12 +300,13 @@ fn stop_suddenly(stage: &Stage<'_>, version: &Version, random: &mut Random, turn
         stage.gpu.set_flags([0; FLAGS]);
         let width = 1 + random.below(blocks.min(8));
         let flag = stage.gpu.flag(random.index(FLAGS));
-        // Short waits and long ones alike.
-        let longest = LONGEST_WAIT >> random.below(12);
-        let wait = random.below(1 + longest);
+        let wait = whole.mul_f64(f64::from(random.below(100)) / 100.0);
+        let started = Instant::now();
         stage.start(kernel, Turn { width, flags, mask: 1 })?;
         if attempt < DISTURBED {
-            (0..wait).for_each(|_| std::hint::spin_loop());
+            while started.elapsed() < wait {
+                std::hint::spin_loop();
+            }
             flag.store(1, Ordering::SeqCst);
         }
         stage.gpu.finish()?;

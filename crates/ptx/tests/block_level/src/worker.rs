@@ -20,7 +20,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::fd::FromRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
 /// What a worker is asked to judge.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -171,11 +171,12 @@ pub(crate) fn work(driver: &Path) -> Result<()> {
         limit(request.limit_s());
         let answer = worker.answer(&request);
         limit(0);
-        let (value, broken) = match answer {
-            Ok(Outcome::Same(report)) => (json!({ "same": [report.ways, report.stops, report.sudden] }), false),
-            Ok(Outcome::Wrong(why)) => (json!({ "wrong": why }), false),
-            Ok(Outcome::NotLoaded(why)) => (json!({ "not_loaded": why }), false),
-            Err(error) => (json!({ "wrong": format!("{error:#}") }), error.chain().any(|it| it.is::<Refused>())),
+        let broken = matches!(&answer, Err(error) if error.chain().any(|it| it.is::<Refused>()));
+        let value = match answer {
+            Ok(Outcome::Same(report)) => json!({ "same": [report.ways, report.stops, report.sudden] }),
+            Ok(Outcome::NotLoaded(why)) => json!({ "not_loaded": why }),
+            Ok(Outcome::Wrong(why)) => json!({ "wrong": why }),
+            Err(error) => json!({ "wrong": format!("{error:#}"), "last": broken }),
         };
         writeln!(out, "{value}").context("nobody listens")?;
         if broken {
@@ -212,6 +213,15 @@ struct Running {
     answers: BufReader<ChildStdout>,
 }
 
+impl Running {
+    /// Waits for its end, which comes when there are no more requests.
+    fn end(self) -> Result<ExitStatus> {
+        let Self { mut process, requests, answers } = self;
+        drop((requests, answers));
+        process.wait().context("a worker is lost")
+    }
+}
+
 impl<'d> Overseer<'d> {
     pub(crate) fn new(driver: &'d Path) -> Self {
         Self { driver, worker: None }
@@ -225,16 +235,14 @@ impl<'d> Overseer<'d> {
         let mut line = String::new();
         let asked = writeln!(running.requests, "{}", request.to_json());
         if asked.is_err() || running.answers.read_line(&mut line).unwrap_or(0) == 0 {
-            drop(running.requests);
-            let status = running.process.wait().context("a worker is lost")?;
-            // It may have ended behind its last answer.
-            if asked.is_err() {
-                return self.ask(request);
-            }
-            return Ok(Outcome::Wrong(ending(status.into_raw(), request.limit_s())));
+            return Ok(Outcome::Wrong(ending(running.end()?.into_raw(), request.limit_s())));
         }
-        self.worker = Some(running);
         let answer: Value = serde_json::from_str(&line).context("a worker's answer makes no sense")?;
+        if answer["last"] == true {
+            running.end()?;
+        } else {
+            self.worker = Some(running);
+        }
         if let Some(why) = answer["wrong"].as_str() {
             return Ok(Outcome::Wrong(why.into()));
         }
@@ -264,9 +272,8 @@ impl<'d> Overseer<'d> {
 
 impl Drop for Overseer<'_> {
     fn drop(&mut self) {
-        if let Some(Running { mut process, requests, answers }) = self.worker.take() {
-            drop((requests, answers));
-            let _ = process.wait();
+        if let Some(running) = self.worker.take() {
+            let _ = running.end();
         }
     }
 }

@@ -18,7 +18,7 @@ const NUMBERS: [&str; 9] = [
     "{ .reg .b32 %a, %b, %t; mov.u32 %a, %ctaid.x; mov.u32 %b, %ntid.x; mov.u32 %t, %tid.x; mad.lo.s32 $R, %a, %b, %t; }",
     "{ .reg .b32 %a, %b; .reg .pred %q; mov.u32 %a, %ctaid.(x|y|z); mov.u32 %b, %nctaid.(x|y|z); sub.u32 %b, %b, 1; \
      setp.eq.u32 %q, %a, %b; selp.b32 $R, $r, 77, %q; }",
-    "{ .reg .v4 .b32 %v; mov.v4.u32 %v, %(ctaid|nctaid); mov.b32 $R, %v.x; mov.b32 $R, %v.y; mov.b32 $R, %v.z; }",
+    "mov.v4.u32 {$R, $R, $R, $R}, %(ctaid|nctaid);",
     "{ .reg .b16 %h; mov.u16 %h, %ctaid.(x|y|z); cvt.u32.u16 $R, %h; }",
 ];
 
