@@ -11,10 +11,12 @@ use crate::block_level::refusal::{Finding, RefusalKind};
 use std::collections::HashSet;
 
 const ROUNDING: [&str; 4] = ["rn", "rz", "rm", "rp"];
-const TYPES: [&str; 7] = ["f32", "f64", "f16", "f16x2", "bf16", "bf16x2", "f32x2"];
+
+/// Types, with those that are two of another one.
+const TYPES: [[&str; 2]; 4] = [["f32", "f32x2"], ["f64", "f64"], ["f16", "f16x2"], ["bf16", "bf16x2"]];
 
 /// Opcodes that hand a value on, or change its sign.
-const COPIES: [&str; 7] = ["mov", "selp", "slct", "neg", "abs", "shfl", "prmt"];
+const COPIES: [&str; 6] = ["mov", "selp", "slct", "neg", "abs", "cvt"];
 
 /// Values flow forward but for loops and odd layouts of blocks, so that few rounds find where all of them go.
 const MOST_ROUNDS: usize = 100;
@@ -24,7 +26,7 @@ fn unrounded(instruction: &Instruction, opcodes: &[&str]) -> Option<usize> {
     if !opcodes.contains(&instruction.opcode.as_str()) || instruction.has_any(&ROUNDING) {
         return None;
     }
-    TYPES.iter().position(|ty| instruction.has(ty))
+    TYPES.iter().position(|types| instruction.has_any(types))
 }
 
 fn is_space(instruction: &Instruction, space: &str) -> bool {
