@@ -24,6 +24,8 @@ tests! { managed:
     unknown_places_are_refused,
     several_attributes_at_once,
     attaching_to_a_stream,
+    attached_memory_can_be_written,
+    attaching_wants_a_kind,
     attaching_to_the_default_stream,
     attaching_a_part,
     attaching_memory_that_is_not_managed,
@@ -272,10 +274,24 @@ fn attaching_to_a_stream(driver: &Driver) -> Outcome {
     ok!(driver, cuStreamAttachMemAsync(stream, memory, 0, single));
     ok!(driver, cuStreamAttachMemAsync(stream, memory, PAGE, CUmemAttach_flags::CU_MEM_ATTACH_HOST.0));
     ok!(driver, cuStreamAttachMemAsync(stream, memory, 0, GLOBAL));
+    gpu.wait(stream)
+}
+
+fn attached_memory_can_be_written(driver: &Driver) -> Outcome {
+    let gpu = gpu(driver)?;
+    let stream = gpu.stream(NON_BLOCKING)?;
+    let memory = alloc(&gpu, PAGE)?;
+    ok!(driver, cuStreamAttachMemAsync(stream, memory, 0, GLOBAL));
     gpu.wait(stream)?;
-    expect!(driver, cuStreamAttachMemAsync(stream, memory, 0, 0) => CUDA_ERROR_INVALID_VALUE);
     set(memory, 0, 3)?;
     ensure!(get(memory, 0)? == 3, "the host cannot write");
+    Ok(())
+}
+
+fn attaching_wants_a_kind(driver: &Driver) -> Outcome {
+    let gpu = gpu(driver)?;
+    let (stream, memory) = (gpu.stream(NON_BLOCKING)?, alloc(&gpu, PAGE)?);
+    expect!(driver, cuStreamAttachMemAsync(stream, memory, 0, 0) => CUDA_ERROR_INVALID_VALUE);
     Ok(())
 }
 
