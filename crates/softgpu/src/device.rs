@@ -40,6 +40,8 @@ pub(crate) struct Settings {
     pub(crate) memory: u64,
     /// How much faster than the model's GPU the device is.
     pub(crate) speed: f64,
+    /// Decides another order of a block's warps.
+    pub(crate) order: Option<u64>,
     /// Whether kernels are checked, and what becomes of those that do something wrong.
     pub(crate) check: Option<Check>,
 }
@@ -52,6 +54,7 @@ pub(crate) fn settings() -> &'static Settings {
         sms: number("DETSHARE_SOFTGPU_SMS").filter(|sms| (1..=1024).contains(sms)).unwrap_or(132),
         memory: text("DETSHARE_SOFTGPU_MEMORY").and_then(|text| bytes(&text)).unwrap_or(139 << 30),
         speed: number("DETSHARE_SOFTGPU_SPEED").filter(|speed| *speed > 0.0).unwrap_or(1.0),
+        order: number("DETSHARE_SOFTGPU_ORDER"),
         check: Check::from_environment(),
     })
 }

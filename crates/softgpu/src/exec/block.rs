@@ -15,6 +15,8 @@ pub(super) const BARRIERS: usize = 16;
 
 /// How many instructions a warp runs before the next one's turn.
 const TURN: u64 = 1024;
+/// The longest turn where turns differ.
+const LONGEST_SHUFFLED_TURN: u64 = 48;
 /// A warp that runs more than this and then waits has done something before.
 const FEW: u64 = 16;
 
@@ -62,6 +64,40 @@ pub(super) struct Block {
     warps: Vec<Warp>,
     /// Whose turn it is.
     next: usize,
+    /// In which order they take turns, where that is not their own.
+    shuffle: Option<Shuffle>,
+}
+
+/// Another order of warps in each round, with turns of other lengths: what a program gets away with in one order, it
+/// may not in another.
+#[derive(Debug)]
+struct Shuffle {
+    state: u64,
+    order: Vec<usize>,
+}
+
+impl Shuffle {
+    fn new(seed: u64, index: [u32; 3], warps: usize) -> Self {
+        let state = index.iter().fold(seed, |state, axis| Self { state, order: Vec::new() }.next() ^ u64::from(*axis));
+        let mut shuffle = Self { state, order: (0..warps).collect() };
+        shuffle.round();
+        shuffle
+    }
+
+    /// `SplitMix64`.
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn round(&mut self) {
+        for last in (1..self.order.len()).rev() {
+            let other = usize::try_from(self.next() % (last as u64 + 1)).unwrap_or_default();
+            self.order.swap(last, other);
+        }
+    }
 }
 
 impl Surroundings {
@@ -117,8 +153,9 @@ impl Block {
             };
             Warp::new(number, lanes, &surroundings)
         });
-        let warps = warps.collect();
-        Self { surroundings, warps, next: 0 }
+        let warps: Vec<Warp> = warps.collect();
+        let shuffle = crate::device::settings().order.map(|seed| Shuffle::new(seed, index, warps.len()));
+        Self { surroundings, warps, next: 0, shuffle }
     }
 
     /// Runs for at most that many instructions, counted once for a warp. None: all wait for other blocks of the
@@ -129,8 +166,12 @@ impl Block {
         self.warps.iter_mut().for_each(|warp| warp.release_from_cluster(&self.surroundings.cluster));
         loop {
             let (mut ran, mut gave_way) = (false, false);
+            if let Some(shuffle) = &mut self.shuffle {
+                shuffle.round();
+            }
             for _ in 0..self.warps.len() {
-                let warp = &mut self.warps[self.next];
+                let at = self.shuffle.as_ref().map_or(self.next, |shuffle| shuffle.order[self.next]);
+                let warp = &mut self.warps[at];
                 if warp.asleep != 0 {
                     warp.wake(special::clock());
                 }
@@ -138,7 +179,8 @@ impl Block {
                     if left == 0 {
                         return Some(Progress::Yielded);
                     }
-                    let turn = left.min(TURN);
+                    let longest = self.shuffle.as_mut().map_or(TURN, |it| 1 + it.next() % LONGEST_SHUFFLED_TURN);
+                    let turn = left.min(longest);
                     let mut budget = turn;
                     left -= turn;
                     let result = warp.run(&program, &mut self.surroundings, &mut budget);

@@ -14,18 +14,27 @@ use std::time::Instant;
 /// How many kernels stand in a module.
 const BATCH: u64 = 36;
 
+/// A module of generated kernels.
+pub(crate) struct Generated {
+    pub(crate) text: String,
+    pub(crate) launches: Vec<Launch>,
+    /// Each kernel's class.
+    classes: Vec<&'static str>,
+}
+
 /// A module with the kernels from that one on, and how to launch each.
-pub(crate) fn module(seed: u64, first: u64, count: u64) -> (String, Vec<Launch>) {
-    let mut text = MODULE_HEADER.to_string();
-    let mut launches = Vec::new();
+pub(crate) fn generated(seed: u64, first: u64, count: u64) -> Generated {
+    let mut generated = Generated { text: MODULE_HEADER.to_string(), launches: Vec::new(), classes: Vec::new() };
     for number in first..first + count {
         let kernel = many_blocks(seed, number);
-        text.push_str(&kernel.ptx);
+        generated.text.push_str(&kernel.ptx);
+        generated.classes.push(kernel.class);
         let input = kernel.input.into_iter().flat_map(u32::to_le_bytes).collect();
         let arguments = vec![Argument::Memory(vec![0; kernel.output_words * 4]), Argument::Memory(input)];
-        launches.push(Launch { kernel: kernel.name, grid: kernel.grid, block: kernel.block, shared: 0, arguments });
+        let (grid, block) = (kernel.grid, kernel.block);
+        generated.launches.push(Launch { kernel: kernel.name, grid, block, shared: 0, arguments });
     }
-    (text, launches)
+    generated
 }
 
 /// What became of the kernels of a class.
@@ -44,13 +53,15 @@ pub(crate) fn fuzz(driver: &Path, seed: u64, numbers: std::ops::Range<u64>, jobs
     let mut groups = Vec::new();
     let mut classes: BTreeMap<&'static str, Counts> = BTreeMap::new();
     let mut refusals: BTreeMap<(String, &'static str), u32> = BTreeMap::new();
+    let mut class_of = Vec::new();
     let mut first = numbers.start;
     while first < numbers.end {
         let count = BATCH.min(numbers.end - first);
-        let (text, _) = module(seed, first, count);
-        let (_, result) = rewritten(&text)?;
-        for (number, kernel) in (first..).zip(&result.kernels) {
-            let counts = classes.entry(many_blocks(seed, number).class).or_default();
+        let module = generated(seed, first, count);
+        let (_, result) = rewritten(&module.text)?;
+        class_of.extend(&module.classes);
+        for (class, kernel) in module.classes.iter().zip(&result.kernels) {
+            let counts = classes.entry(class).or_default();
             counts.sliced += u32::from(kernel.sliced.is_ok());
             counts.preemptible += u32::from(kernel.preemptible.is_ok());
             for (version, refusal) in versions(kernel) {
@@ -63,10 +74,16 @@ pub(crate) fn fuzz(driver: &Path, seed: u64, numbers: std::ops::Range<u64>, jobs
         groups.push((0..count_kernels).map(|index| Request::Generated { seed, first, count, index }).collect());
         first += count;
     }
-    let outcomes = run(driver, groups, jobs)?;
+    let mut outcomes: Vec<Outcome> = run(driver, groups, jobs)?.into_iter().flatten().collect();
+    // One kernel that is not taken takes the others of its module with it.
+    let not_loaded = numbers.clone().zip(&mut outcomes).filter(|(_, it)| matches!(it, Outcome::NotLoaded(_)));
+    let (alone, places): (Vec<_>, Vec<_>) =
+        not_loaded.map(|(first, place)| (vec![Request::Generated { seed, first, count: 1, index: 0 }], place)).unzip();
+    for (place, outcome) in places.into_iter().zip(run(driver, alone, jobs)?.into_iter().flatten()) {
+        *place = outcome;
+    }
     let mut failed = 0;
-    for (number, outcome) in numbers.clone().zip(outcomes.into_iter().flatten()) {
-        let class = many_blocks(seed, number).class;
+    for ((number, class), outcome) in numbers.clone().zip(class_of).zip(outcomes) {
         let counts = classes.entry(class).or_default();
         match outcome {
             Outcome::Same(report) => {

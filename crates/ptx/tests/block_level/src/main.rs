@@ -133,7 +133,7 @@ fn main() -> Result<ExitCode> {
         }
         Verb::Rewrite { file } => suite::print(&file).map(|()| true)?,
         Verb::Show { seed, first, count } => {
-            print!("{}", fuzz::module(seed, first, count).0);
+            print!("{}", fuzz::generated(seed, first, count).text);
             true
         }
         Verb::Worker { driver } => worker::work(&driver).map(|()| true)?,

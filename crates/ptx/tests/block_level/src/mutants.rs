@@ -3,6 +3,7 @@
 use crate::case::Case;
 use crate::mutation::mutations;
 use crate::run;
+use crate::suite;
 use crate::subject::rewritten;
 use crate::worker::{Outcome, Request, with_counters};
 use anyhow::{Context, Result, ensure};
@@ -10,6 +11,7 @@ use std::path::Path;
 
 /// Judges the mutants of all files; whether each was noticed.
 pub(crate) fn run(driver: &Path, jobs: Option<usize>, cases: &[Case]) -> Result<bool> {
+    ensure!(suite::run(driver, jobs, cases, None)?, "the suite finds something before anything is broken");
     let mut groups = Vec::new();
     let mut texts = Vec::new();
     for case in cases {

@@ -6,7 +6,7 @@
 use crate::call::Refused;
 use crate::case::Case;
 use crate::counting::counting;
-use crate::fuzz;
+use crate::fuzz::{self, Generated};
 use crate::gpu::Gpu;
 use crate::judge::{Effort, Report, judge, judge_counts};
 use crate::launch::Launch;
@@ -37,6 +37,15 @@ impl Request {
     /// Far more than is needed, also on a CPU and when a driver compiles. Broken on purpose, many never end.
     fn limit_s(&self) -> u32 {
         if matches!(self, Self::Mutant { .. }) { 3 } else { 60 }
+    }
+
+    /// What is loaded for it; the same for requests of one module.
+    fn module(&self) -> String {
+        match self {
+            Self::Case { path, .. } => path.display().to_string(),
+            Self::Generated { seed, first, count, .. } => format!("{seed} {first} {count}"),
+            Self::Mutant { path, mutation } => format!("{} {mutation}", path.display()),
+        }
     }
 
     fn to_json(&self) -> Value {
@@ -117,30 +126,13 @@ struct Worker {
 
 impl Worker {
     fn answer(&mut self, request: &Request) -> Result<Outcome> {
-        let (key, text, launches, mutation) = match request {
-            Request::Case { path, .. } => {
-                let case = Case::read(path)?;
-                (path.display().to_string(), case.text, case.launches, None)
-            }
-            Request::Generated { seed, first, count, .. } => {
-                let (text, launches) = fuzz::module(*seed, *first, *count);
-                (format!("{seed} {first} {count}"), text, launches, None)
-            }
-            Request::Mutant { path, mutation } => {
-                let case = Case::read(path)?;
-                (format!("{} {mutation}", path.display()), case.text, case.launches, Some(*mutation))
-            }
-        };
+        let key = request.module();
         if self.loaded.as_ref().is_none_or(|loaded| loaded.key != key) {
             if let Some(loaded) = self.loaded.take() {
                 loaded.subject.unload(&self.gpu)?;
                 loaded.counting.map_or(Ok(()), |counting| counting.unload(&self.gpu))?;
             }
-            let loaded = match mutation {
-                Some(mutation) => Loaded::mutant(&self.gpu, key, &text, launches, mutation),
-                None => Loaded::new(&self.gpu, key, &text, launches),
-            };
-            match loaded {
+            match self.load(request, key) {
                 Ok(loaded) => self.loaded = Some(loaded),
                 Err(error) if error.is::<Refused>() => return Err(error),
                 Err(error) => return Ok(Outcome::NotLoaded(format!("{error:#}"))),
@@ -157,6 +149,25 @@ impl Worker {
             }
         }
         .map(Outcome::Same)
+    }
+}
+
+impl Worker {
+    fn load(&self, request: &Request, key: String) -> Result<Loaded> {
+        match request {
+            Request::Case { path, .. } => {
+                let case = Case::read(path)?;
+                Loaded::new(&self.gpu, key, &case.text, case.launches)
+            }
+            Request::Generated { seed, first, count, .. } => {
+                let Generated { text, launches, .. } = fuzz::generated(*seed, *first, *count);
+                Loaded::new(&self.gpu, key, &text, launches)
+            }
+            Request::Mutant { path, mutation } => {
+                let case = Case::read(path)?;
+                Loaded::mutant(&self.gpu, key, &case.text, case.launches, *mutation)
+            }
+        }
     }
 }
 

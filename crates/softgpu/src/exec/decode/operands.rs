@@ -193,6 +193,11 @@ impl Builder<'_> {
                     .take(size.into())
                     .map(|suffix| Operand::Name(format!("{name}{suffix}")))
                     .collect(),
+                // A special register of three dimensions, whose fourth element is 0.
+                None if special_register(&format!("{name}.x")).is_some() => {
+                    let axes = [".x", ".y", ".z"].map(|suffix| Operand::Name(format!("{name}{suffix}")));
+                    axes.into_iter().chain([Operand::Integer(0)]).collect()
+                }
                 _ => vec![operand.clone()],
             },
             _ => vec![operand.clone()],

@@ -188,8 +188,10 @@ pub(super) fn functions(maker: &mut Maker) {
     maker.kernel.functions.push(Function { head, body: Vec::new(), tail });
     for _ in 0..3 {
         let callee = if maker.random.percent(50) { &inner } else { &outer };
-        let text = call(callee, "$r", "$R");
-        maker.add(&text);
+        // Brackets mean something else in a template.
+        let (argument, result) = (maker.fill("$r"), maker.fill("$R"));
+        let text = call(callee, &argument, &result);
+        maker.kernel.body.push(Statement::Text(text));
         let arithmetic = program::arithmetic(maker);
         maker.kernel.body.push(arithmetic);
     }
