@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Everything that is loaded or started by tests, apart from the tests themselves.
-const PACKAGES: [&str; 14] = [
+const PACKAGES: [&str; 15] = [
     "detshare-shim",
     "detshare-softgpu",
     "detshare-stub-driver",
@@ -15,6 +15,7 @@ const PACKAGES: [&str; 14] = [
     "detshare-conformance",
     "detshare-instructions",
     "detshare-kernel-fuzz",
+    "detshare-block-level",
     "detshare-bench",
     "detshare-cudarc",
     "detshare-workloads",

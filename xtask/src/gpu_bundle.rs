@@ -1,15 +1,16 @@
 //! `cargo xtask gpu-bundle DIR`: all that a GPU machine without Rust needs to check DetShare.
 
 use crate::process::root;
-use crate::{build, samples};
+use crate::{block_level, build, samples};
 use anyhow::{Context, Result};
 use std::path::Path;
 
-const PROGRAMS: [&str; 18] = [
+const PROGRAMS: [&str; 19] = [
     "surface",
     "conformance",
     "instructions",
     "kernel_fuzz",
+    "block_level",
     "order",
     "call_cost",
     "move_cost",
@@ -63,6 +64,10 @@ const CHECKS: &str = r#"[
   "command": ["python3", "mps_restart.py", "--detshare", "bin/detshare", "--program", "bin/step_probe", "--out", "{out}"]},
  {"name": "kernel_fuzz", "timeout_s": 240,
   "command": ["sh", "-c", "[ -f kernels.corpus ] || exit 77; bin/kernel_fuzz replay --all --driver {driver} kernels.corpus"]},
+ {"name": "block_level", "timeout_s": 600,
+  "command": ["bin/block_level", "run", "--driver", "{driver}", "--out", "{out}", "block-level"]},
+ {"name": "block_level_fuzz", "timeout_s": 900,
+  "command": ["bin/block_level", "fuzz", "--driver", "{driver}", "--count", "20000"]},
  {"name": "quota", "timeout_s": 60,
   "command": ["env", "LD_PRELOAD={shim}", "DETSHARE_MEM=1GiB", "sh", "-c",
               "bin/quota_probe init managed:1000000 create:2097152 map:1 retain:1 free:1 free:2 info unmap:1 info array:512:512 cube:64:64:64 mipmap:512:512:4 info free:3 free:4 free:5 node:1000000 any-node:1000000 info graph-free:6 graph-free:7 info && bin/quota_probe init capture:1000000 info graph-free:0 info alloc:2000000000"]},
@@ -117,6 +122,11 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
         std::fs::copy(built.join(name), folder.join("bin").join(name))?;
     }
     copy_all(&root().join("crates/softgpu/tests/instructions/cases"), "ptx", &folder.join("cases"))?;
+    for inner in ["hand", "nvcc", "nvrtc", "numba"] {
+        let to = folder.join("block-level").join(inner);
+        std::fs::create_dir_all(&to)?;
+        copy_all(&block_level::cases().join(inner), "ptx", &to)?;
+    }
     if let Some(corpus) = crate::softgpu::kernel_corpus() {
         std::fs::copy(corpus, folder.join("kernels.corpus"))?;
     }

@@ -4,6 +4,7 @@
 //! what a user installs.
 
 mod bench;
+mod block_level;
 mod build;
 mod daemon;
 mod demo;
@@ -58,6 +59,8 @@ enum Task {
         #[arg(long, value_name = "FILE")]
         bless: Option<PathBuf>,
     },
+    /// Compile the corpus of kernels in parts anew (the compilers are fetched from PyPI)
+    BlockLevelCorpus,
     /// Make crates/cuda/src/generated anew from CUDA's headers (fetched from PyPI)
     Generate {
         /// Change nothing; fail if the committed files are not what the generator yields
@@ -79,6 +82,7 @@ fn main() -> Result<()> {
         Task::Samples { bless: None } => {
             samples::check(&samples::compile(&samples::toolkit()?)?, &build::softgpu()?, softgpu::Way::Directly)
         }
+        Task::BlockLevelCorpus => block_level::compile(),
         Task::Generate { check } => generate::run(check),
     }
 }

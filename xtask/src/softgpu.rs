@@ -137,7 +137,7 @@ pub(crate) fn chaos(built: &Path, arguments: &[&str]) -> Result<()> {
 }
 
 /// Runs a suite that prints a line for each of its many tests; shows those that failed, and the closing line.
-fn summarised(program: &mut Command, name: &str) -> Result<()> {
+pub(crate) fn summarised(program: &mut Command, name: &str) -> Result<()> {
     let log = target().join(format!("{name}.log"));
     let result = run(program.stdout(std::fs::File::create(&log)?)).with_context(|| format!("see {}", log.display()));
     let text = std::fs::read_to_string(&log)?;

@@ -2,7 +2,7 @@
 
 use crate::process::{cargo, root, run, target};
 use crate::softgpu::{self, Way};
-use crate::{build, demo, generate, gpu_bundle, header, package, ptxas, samples};
+use crate::{block_level, build, demo, generate, gpu_bundle, header, package, ptxas, samples};
 use anyhow::{Context, Result};
 use std::process::Command;
 use std::time::Instant;
@@ -48,6 +48,9 @@ pub(crate) fn test() -> Result<()> {
         }
         None => steps.skip("generated kernels on the software GPU", &anyhow::anyhow!("no corpus")),
     }
+    steps.run("kernels in parts", || block_level::corpus(&built))?;
+    steps.run("kernels in parts: generated ones", || block_level::fuzz(&built))?;
+    steps.run("kernels in parts: broken on purpose", || block_level::mutants(&built))?;
     for way in Way::ALL.into_iter().chain([Way::AsTenant]) {
         steps.run(&format!("order on the software GPU, {way:?}"), || softgpu::order(&built, way))?;
     }

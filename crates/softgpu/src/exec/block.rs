@@ -15,8 +15,8 @@ pub(super) const BARRIERS: usize = 16;
 
 /// How many instructions a warp runs before the next one's turn.
 const TURN: u64 = 1024;
-/// The longest turn where turns differ.
-const LONGEST_SHUFFLED_TURN: u64 = 48;
+/// The longest of the short turns where turns differ.
+const SHORT_TURN: u64 = 48;
 /// A warp that runs more than this and then waits has done something before.
 const FEW: u64 = 16;
 
@@ -90,6 +90,11 @@ impl Shuffle {
         let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
+    }
+
+    /// Mostly short ones, and now and then one that is long enough to leave the others far behind.
+    fn turn(&mut self) -> u64 {
+        if self.next().is_multiple_of(4) { TURN } else { 1 + self.next() % SHORT_TURN }
     }
 
     fn round(&mut self) {
@@ -179,8 +184,7 @@ impl Block {
                     if left == 0 {
                         return Some(Progress::Yielded);
                     }
-                    let longest = self.shuffle.as_mut().map_or(TURN, |it| 1 + it.next() % LONGEST_SHUFFLED_TURN);
-                    let turn = left.min(longest);
+                    let turn = left.min(self.shuffle.as_mut().map_or(TURN, Shuffle::turn));
                     let mut budget = turn;
                     left -= turn;
                     let result = warp.run(&program, &mut self.surroundings, &mut budget);

@@ -2,7 +2,7 @@
 
 use super::block::Surroundings;
 use super::lanes::{LANES, Registers, low};
-use super::op::{LaneMask, Reg, Special};
+use super::op::{LOCAL_BASE, LaneMask, Reg, Special};
 use super::program::{Function, Preset, RESERVED_SHARED};
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -89,14 +89,20 @@ pub(super) fn read(r: &mut Registers, d: Reg, special: Special, block: &Surround
     r.write(d, mask, &[now; LANES]);
 }
 
+/// What registers begin with where programs are tried out in other orders: bits of both kinds, wherever they are cut.
+const UNWRITTEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// The registers of a function that is entered for the first time by this warp.
 pub(super) fn registers(function: &Function, block: &Surroundings, warp: u32) -> Registers {
+    // A program must not care what a register holds that nobody has written.
+    let unwritten = crate::device::settings().order.map_or(0, |seed| UNWRITTEN.rotate_left(low(seed) % 64));
     let mut r = Registers {
-        narrow: vec![[0; LANES]; function.narrow as usize],
-        wide: vec![[0; LANES]; function.wide as usize],
-        predicates: vec![0; function.predicates as usize],
+        narrow: vec![[low(unwritten); LANES]; function.narrow as usize],
+        wide: vec![[unwritten; LANES]; function.wide as usize],
+        predicates: vec![low(unwritten); function.predicates as usize],
         carry: 0,
     };
+    r.wide[LOCAL_BASE as usize] = [0; LANES];
     let shared = |variable: u32, offset: i64| {
         let start = block.kernel.shared.get(&variable).copied().unwrap_or_default();
         u64::from(start).wrapping_add_signed(offset)

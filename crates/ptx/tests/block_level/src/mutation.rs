@@ -23,8 +23,10 @@ enum Change {
 pub(crate) struct Mutation {
     instruction: usize,
     change: Change,
-    /// For people.
+    /// What is done to which instruction.
     pub(crate) text: String,
+    /// Which of those of this text it is.
+    pub(crate) place: String,
 }
 
 /// All mutants of a module of versions.
@@ -32,14 +34,14 @@ pub(crate) fn mutations(original: &str, versions: &str) -> Result<Vec<Mutation>>
     let (original, versions) = (parse(original)?, parse(versions)?);
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
     for_each(&mut original.clone(), &mut |instruction, _| {
-        *known.entry(shape(instruction)).or_default() += 1;
+        *known.entry(text(instruction)).or_default() += 1;
         true
     });
     let mut mutations = Vec::new();
     let mut number = 0;
     let mut seen: BTreeMap<(String, String), usize> = BTreeMap::new();
     for_each(&mut versions.clone(), &mut |instruction, function| {
-        let shape = shape(instruction);
+        let shape = text(instruction);
         let count = seen.entry((function.to_string(), shape.clone())).or_default();
         *count += 1;
         // A version has the original's instructions as often as that.
@@ -47,7 +49,8 @@ pub(crate) fn mutations(original: &str, versions: &str) -> Result<Vec<Mutation>>
             mutations.extend(changes(instruction).into_iter().map(|change| Mutation {
                 instruction: number,
                 change,
-                text: format!("{change:?} {} in {function}", text(instruction)),
+                text: format!("{change:?} {}", text(instruction)),
+                place: format!("number {count} in {function}"),
             }));
         }
         number += 1;
@@ -118,11 +121,6 @@ fn text(instruction: &Instruction) -> String {
     let printed = module.to_string();
     let inside = printed.split_once('{').map_or("", |(_, rest)| rest);
     inside.trim().trim_end_matches('}').trim().to_string()
-}
-
-/// An instruction as the original might have it: labels and registers keep their names.
-fn shape(instruction: &Instruction) -> String {
-    text(instruction)
 }
 
 /// Visits every instruction, with the name of its function; one for which false comes back is taken out.

@@ -1,0 +1,63 @@
+//! Kernels that are launched in parts: the suite on the software GPU, and its corpus.
+
+use crate::process::{root, run};
+use crate::softgpu::{self, Way, command, summarised};
+use crate::{build, samples};
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn folder() -> PathBuf {
+    root().join("crates/ptx/tests/block_level")
+}
+
+/// The corpus.
+pub(crate) fn cases() -> PathBuf {
+    folder().join("cases")
+}
+
+/// The suite on the software GPU, whose warps take turns in the order that a number decides.
+fn suite(built: &Path, verb: &str, order: Option<&str>) -> Command {
+    let mut program = command(built.join("block_level"), built, Way::Directly);
+    match order {
+        Some(order) => program.env("DETSHARE_SOFTGPU_ORDER", order),
+        None => program.env_remove("DETSHARE_SOFTGPU_ORDER"),
+    };
+    program.arg(verb).arg("--driver").arg(built.join(build::SOFTGPU));
+    program
+}
+
+/// The corpus whole and in parts.
+pub(crate) fn corpus(built: &Path) -> Result<()> {
+    summarised(suite(built, "run", None).arg(cases()), "block_level")?;
+    summarised(suite(built, "run", Some("1")).arg(cases()), "block_level-order")
+}
+
+/// Generated kernels whole and in parts.
+pub(crate) fn fuzz(built: &Path) -> Result<()> {
+    summarised(suite(built, "fuzz", Some("1")).args(["--count", "1000"]), "block_level-fuzz")
+}
+
+/// That the suite notices what is broken on purpose.
+pub(crate) fn mutants(built: &Path) -> Result<()> {
+    summarised(suite(built, "mutants", Some("1")).arg(cases()).arg("hand/whole_"), "block_level-mutants")
+}
+
+/// Compiles the corpus anew, with compilers from PyPI, and writes the verdicts into its files.
+pub(crate) fn compile() -> Result<()> {
+    let (toolkit, numba, built) = (samples::toolkit()?, softgpu::numba()?, build::here()?);
+    let mut script = Command::new("python3");
+    script.args(["-W", "ignore"]).arg(folder().join("sources/compile.py"));
+    script.arg("--nvcc").arg(toolkit.join("bin/nvcc")).arg("--nvrtc").arg(numba.join("nvidia/cuda_nvrtc/lib"));
+    for headers in [
+        numba.join("nvidia/cuda_runtime/include"),
+        numba.join("nvidia/cuda_nvcc/include"),
+        toolkit.join("include/cccl"),
+    ] {
+        script.arg("--include").arg(headers);
+    }
+    // Numba asks a driver what there is to compile for.
+    script.arg("--numba").env("NUMBA_CUDA_DRIVER", built.join(build::SOFTGPU));
+    run(script.env("PYTHONPATH", &numba).env("CUDA_HOME", numba.join("cuda-home")))?;
+    run(Command::new(built.join("block_level")).arg("bless").arg(cases()))
+}
