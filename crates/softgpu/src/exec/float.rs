@@ -75,6 +75,7 @@ impl FloatMode {
         keep_nan: false,
         sign_of_both: false,
         finite: false,
+        outside_is_zero: false,
         integral: false,
     };
 

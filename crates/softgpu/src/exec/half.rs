@@ -156,6 +156,14 @@ pub(super) fn pair(half: impl Fn(u32) -> u32) -> u32 {
     half(0) & LOW | half(16) << 16
 }
 
+fn is_outside(_ty: FloatType, a: u32, b: u32, c: u32) -> bool {
+    let list = std::env::var("OOB_NAN").unwrap_or_default();
+    let which = std::env::var("OOB_WHICH").unwrap_or("ab".into());
+    list.split(',').filter_map(|t| u32::from_str_radix(t, 16).ok()).any(|n| {
+        which.contains('a') && a == n || which.contains('b') && b == n || which.contains('c') && c == n
+    })
+}
+
 /// `fma` of halves, one in a register or two side by side.
 pub(super) fn run_fma(
     r: &mut Registers,
@@ -177,8 +185,11 @@ pub(super) fn run_fma(
         FloatType::F16 if mode.is(false) => run(r, packed, d, abc, mask, |a, b, c| fma(FloatType::F16, a, b, c)),
         FloatType::Bf16 if mode.is(false) => run(r, packed, d, abc, mask, |a, b, c| fma(FloatType::Bf16, a, b, c)),
         _ => run(r, packed, d, abc, mask, |a, b, c| {
-            let [a, b, c] = [a, b, c].map(|bits| u64::from(bits & LOW));
-            fma_bits(ty, mode, a, b, c) as u32
+            let [a, b, c] = [a, b, c].map(|bits| bits & LOW);
+            if mode.outside_is_zero && is_outside(ty, a, b, c) {
+                return 0;
+            }
+            fma_bits(ty, mode, a.into(), b.into(), c.into()) as u32
         }),
     }
 }
