@@ -151,7 +151,7 @@ fn mended(text: &str) -> String {
     match (it.opcode, it.operands.as_slice()) {
         // One and zero have no sign, and the compiler does not know.
         (opcode, [d, ..]) if opcode.starts_with("set.") && is_half_of_halves => {
-            format!("{text} and.b16 {d}, {d}, 0x7fff;")
+            format!("{text} and.b16 {d}, {d}, 32767;")
         }
         // Numbers without NaNs are another kind of input.
         ("min.f64" | "max.f64", [_, _, b]) if text.matches("%iu").count() == 2 => {
@@ -214,7 +214,7 @@ mod tests {
     fn faults_are_mended() {
         assert_eq!(
             left(&["set.ne.bf16.bf16 %wh5, %wh1, %ik1;", "max.f64 %wd0, %iu3, %iu0;"]),
-            ["set.ne.bf16.bf16 %wh5, %wh1, %ik1; and.b16 %wh5, %wh5, 0x7fff;", "max.f64 %wd0, %iu3, %ig0;"]
+            ["set.ne.bf16.bf16 %wh5, %wh1, %ik1; and.b16 %wh5, %wh5, 32767;", "max.f64 %wd0, %iu3, %ig0;"]
         );
     }
 }
