@@ -245,7 +245,12 @@ fn compare(found: &Value, expected: &Value) -> Result<()> {
         }
         // Numbers that went through another program's hands may have lost their last bit.
         let bounds = [found, expected].map(|result| result["bound"].as_f64().unwrap_or(0.0));
-        ensure!((bounds[0] - bounds[1]).abs() <= bounds[1] * 1e-9, "{name}: bound {} instead of {}", bounds[0], bounds[1]);
+        ensure!(
+            (bounds[0] - bounds[1]).abs() <= bounds[1] * 1e-9,
+            "{name}: bound {} instead of {}",
+            bounds[0],
+            bounds[1]
+        );
         let numbers = |result: &Value| {
             result["values"].as_array().map_or(Vec::new(), |all| all.iter().filter_map(Value::as_f64).collect())
         };
