@@ -11,6 +11,7 @@ use crate::step::Step;
 use crate::step_times::{self, StepTimes};
 use crate::sync::{AtomicU64, Ordering, Watch, acquired};
 use core::fmt;
+use core::num::NonZeroU64;
 use rustix::fd::{AsFd, BorrowedFd};
 
 /// This process's own group. Any thread may publish.
@@ -168,9 +169,14 @@ impl Tenant {
         self.pages.facts.0.quarantined.store(u32::from(quarantined), Ordering::Relaxed);
     }
 
-    /// Writes down a decision. Any thread may.
-    pub fn note_decision(&self, decision: &Noted) {
-        decisions::write(&self.pages.decisions, decision);
+    /// Writes down a decision, and says under which number. Any thread may.
+    pub fn note_decision(&self, decision: &Noted) -> NonZeroU64 {
+        decisions::write(&self.pages.decisions, decision)
+    }
+
+    /// Adds to a decision how long the launch took. Any thread may.
+    pub fn note_measured(&self, decision: NonZeroU64, ns: u64) {
+        decisions::measured(&self.pages.decisions, decision, ns);
     }
 
     /// Publishes how many SMs the lanes have that [`Tenant::note_kernel`] numbers.

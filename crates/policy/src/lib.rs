@@ -373,11 +373,15 @@ pub enum Reason {
     Complement,
     /// A latency tenant of more weight misses its objectives.
     Yields,
+    /// It had been held for as long as a launch may be.
+    LongestHold,
+    /// Somebody has paused its tenant.
+    Paused,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::Free,
         Self::Urgent,
         Self::Fits,
@@ -394,6 +398,8 @@ impl Reason {
         Self::Apart,
         Self::Complement,
         Self::Yields,
+        Self::LongestHold,
+        Self::Paused,
     ];
 
     /// Its number, from 1.
@@ -428,6 +434,8 @@ impl Reason {
             Self::Apart => "on SMs of its own: its steps leave most of the GPU idle",
             Self::Complement => "half of the SMs: tokens, bound by memory, beside a prompt, bound by SMs",
             Self::Yields => "on half of the SMs: a latency tenant of more weight misses its objectives",
+            Self::LongestHold => "held for as long as a launch may be",
+            Self::Paused => "its tenant was paused",
         }
     }
 }

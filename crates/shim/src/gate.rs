@@ -8,6 +8,10 @@
 //! No hold is unbounded: the daemon sets the longest, and a daemon that is gone holds nobody. Only a pause lasts until
 //! somebody ends it, or the daemon goes.
 
+mod passed;
+
+pub(crate) use passed::Passed;
+
 use crate::coroutine::Coroutine;
 use crate::hot::HOT;
 use crate::kernel::Profile;
@@ -70,7 +74,7 @@ struct Asked {
     profile: &'static Profile,
 }
 
-/// Whether decisions are written down anywhere.
+/// Whether every decision is written down.
 fn is_noted() -> bool {
     HOT.foresees.load(Ordering::Relaxed) || record::is_on()
 }
@@ -82,10 +86,10 @@ enum Answer {
     Paused,
 }
 
-/// Lets a launch pass, after a hold or at once; returns the lane that it gets.
+/// Lets a launch pass, after a hold or at once; returns what it gets.
 #[inline]
-pub(crate) fn pass(coroutine: &'static Coroutine, logical: &'static Logical, profile: &'static Profile) -> usize {
-    if HOT.freedom.holds() { FULL } else { pass_if_decided(coroutine, logical, profile) }
+pub(crate) fn pass(coroutine: &'static Coroutine, logical: &'static Logical, profile: &'static Profile) -> Passed {
+    if HOT.freedom.holds() { Passed::UNDECIDED } else { pass_if_decided(coroutine, logical, profile) }
 }
 
 /// A schedule decides from now on, if there is one.
@@ -99,17 +103,19 @@ pub(crate) fn follow_schedule() {
 }
 
 #[inline(never)]
-fn pass_if_decided(coroutine: &'static Coroutine, logical: &'static Logical, profile: &'static Profile) -> usize {
+fn pass_if_decided(coroutine: &'static Coroutine, logical: &'static Logical, profile: &'static Profile) -> Passed {
     if !HOT.scheduled.load(Ordering::Relaxed)
         && let Some(membership) = membership()
         && membership.is_connected()
     {
         let asked = Asked { coroutine, logical, profile };
+        // What was written down for a launch that was then not made.
+        _ = passed::take();
         let lane = index(membership, coroutine, ask_and_hold(membership, &asked));
         publish(membership, coroutine, lane);
-        return lane;
+        return Passed { lane, decision: passed::take() };
     }
-    lane(coroutine)
+    Passed { lane: lane(coroutine), decision: None }
 }
 
 /// The lane for a piece of work that cannot be held any more.
@@ -141,7 +147,7 @@ pub(crate) fn launched(coroutine: &'static Coroutine, state: &mut State, profile
 fn ask_and_hold(membership: &'static Membership, asked: &Asked) -> Lane {
     match ask(membership, Some(asked)) {
         Answer::Run(lane, reason) => {
-            if is_noted() {
+            if is_noted() || passed::is_news(lane, reason) {
                 note(membership, asked, lane, reason, None);
             }
             lane
@@ -165,14 +171,14 @@ fn note(membership: &Membership, asked: &Asked, lane: Lane, reason: Reason, held
         at_ns: clock::now(),
         kernel: asked.profile.identity(),
         predicted_ns: asked.profile.expected_ns(lane, asked.coroutine).unwrap_or(0),
-        measured_ns: asked.profile.last_ns(),
+        measured_ns: 0,
         held_ns: held.ns,
         lane: u8::try_from(lane).unwrap_or(0),
         reason: reason.number(),
         held_for: if held.ns == 0 { 0 } else { held.reason.number() },
         because_of: held.because_of.unwrap_or(u8::MAX),
     };
-    membership.page.note_decision(&noted);
+    passed::noted(membership.page.note_decision(&noted));
     if record::is_on() {
         record::launched(record::Launched {
             at_ns: noted.at_ns,
@@ -209,12 +215,15 @@ fn hold(membership: &'static Membership, asked: &Asked, mut answer: Answer) -> L
             Answer::Paused => {
                 // Whoever is paused wants nothing, and nobody makes way for it.
                 (begun, held) = (None, None);
+                why.get_or_insert((Reason::Paused, None));
                 (u64::MAX, 0, false)
             }
             Answer::Hold(Until { at_ns, steps }, reason, because_of) => {
                 why.get_or_insert((reason, because_of));
                 let end = *begun.get_or_insert(now) + longest;
                 if now >= end {
+                    let why = why.map(|(reason, because_of)| Held { ns: now - started, reason, because_of });
+                    note(membership, asked, Lane::Full, Reason::LongestHold, why);
                     return Lane::Full;
                 }
                 // Who waits for its own work is not kept from anything.

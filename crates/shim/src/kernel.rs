@@ -46,8 +46,6 @@ pub(crate) struct Profile {
     nanoseconds: [AtomicU64; LANES],
     /// How often that was measured.
     measured: [AtomicU32; LANES],
-    /// What it took the last time that it was measured.
-    last: AtomicU64,
     /// How many kernels it is, where that is wanted: 1, or a graph's nodes.
     nodes: AtomicU32,
 }
@@ -71,7 +69,6 @@ impl Profile {
         self.identity.store(identity, Ordering::Relaxed);
         self.launches.store(0, Ordering::Relaxed);
         self.known.store(0, Ordering::Relaxed);
-        self.last.store(0, Ordering::Relaxed);
         self.nodes.store(1, Ordering::Relaxed);
         for lane in 0..LANES {
             self.nanoseconds[lane].store(0, Ordering::Relaxed);
@@ -104,11 +101,6 @@ impl Profile {
         let on_full = self.nanoseconds[FULL].load(Ordering::Relaxed);
         let (all, width) = (coroutine.lanes[FULL].width().max(1), coroutine.lanes[lane].width().max(1));
         (on_full != 0).then(|| on_full.saturating_mul(u64::from(all)) / u64::from(width))
-    }
-
-    /// What it took the last time that it was measured; 0 if it never was.
-    pub(crate) fn last_ns(&self) -> u64 {
-        self.last.load(Ordering::Relaxed)
     }
 
     /// What it needs most, where it was measured on few SMs too.
@@ -152,7 +144,6 @@ impl Profile {
                 if took > before { before + (took - before) / part } else { before - (before - took) / part }
             }
         };
-        self.last.store(took, Ordering::Relaxed);
         self.nanoseconds[lane].store(now.max(1), Ordering::Relaxed);
         self.measured[lane].store(measured.saturating_add(1), Ordering::Relaxed);
         if measured >= ENOUGH - 1 {
