@@ -210,7 +210,7 @@ pub struct View<'a> {
     pub ladder: &'a [u32],
     /// How many SMs the GPU has.
     pub width: u32,
-    /// How long the GPU still has to do with what this stream has launched, as far as anybody can say.
+    /// How long the GPU still has to do with what this tenant has launched into all its streams, as far as anybody can say.
     pub in_flight_ns: u64,
     /// The part of the last time in which this tenant was not held, in thousandths.
     pub share: u32,

@@ -6,7 +6,8 @@
 //! and before a step that is due if it would still be running then: that is known from what it takes and from what is in
 //! flight before it. Where steps come at random nobody knows when; then little is kept in flight, so that little is in the
 //! way when one comes. How much of all this is risked is the dial's: at 0 a launch must be over well before a step is due;
-//! in the middle compute-bound kernels run beside steps, on a few SMs; at 1 nothing is held.
+//! in the middle compute-bound kernels run beside steps, on a few SMs; at 1 nothing is held. What may be in flight is what all
+//! best-effort tenants together may have: each that wants the GPU has an equal part of it.
 //!
 //! Whoever gets less than its least share runs all the same, on a few SMs where there are lanes.
 //!
@@ -59,9 +60,15 @@ fn switch(view: &View<'_>) -> u64 {
 }
 
 /// What may be in flight when another launch is made on a few SMs: it stays there when the step is over.
-pub(crate) fn room_beside(dial: Dial) -> u64 {
+pub(crate) fn room_beside(view: &View<'_>) -> u64 {
     const MOST_NS: u64 = 300_000;
-    ahead(dial, true).min(MOST_NS)
+    ahead(view.dial, true).min(MOST_NS) / parts(view)
+}
+
+/// Among how many what may be in flight is divided: the best-effort tenants that want the GPU, this one among them.
+fn parts(view: &View<'_>) -> u64 {
+    let others = view.others.iter().filter(|other| other.class == Class::BestEffort && other.wants()).count();
+    u64::try_from(others).unwrap_or(u64::MAX).saturating_add(1)
 }
 
 /// What a prediction of so long a time may be short by.
@@ -100,14 +107,14 @@ pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
         return Verdict::run(Lane::Full, Reason::Unbounded);
     }
     if view.share < view.least_share {
-        let room = room_beside(view.dial);
+        let room = room_beside(view);
         if view.in_flight_ns > room {
             let at_ns = view.now_ns.saturating_add(view.in_flight_ns - room);
             return Verdict::hold(until(view, at_ns), Reason::InFlight, None);
         }
         return Verdict::run(few(view), Reason::LeastShare);
     }
-    let has_room_beside = !view.splits().is_empty() && view.in_flight_ns <= room_beside(view.dial);
+    let has_room_beside = !view.splits().is_empty() && view.in_flight_ns <= room_beside(view);
     if let Some(busy) = urgent().find(|other| other.wants()) {
         if may_run_beside(view.dial, launch.bound) && has_room_beside {
             return Verdict::run(few(view), Reason::Beside);
@@ -116,10 +123,15 @@ pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
         return Verdict::hold(until, Reason::Busy, Some(busy.slot));
     }
     let is_surprised = urgent().any(|other| expected(other, view.now_ns).is_none());
-    let takes_ns = view.in_flight_ns.saturating_add(launch.expected_ns());
-    let over_ns = view.now_ns.saturating_add(takes_ns).saturating_add(error(takes_ns));
     let first = urgent().filter_map(|other| Some((expected(other, view.now_ns)?, other))).min_by_key(|(at, _)| *at);
-    let ahead = ahead(view.dial, is_surprised).min(first.map_or(u64::MAX, |(due, _)| near(view, due)));
+    let parts = parts(view);
+    // The others' part may come before it. As much as they have in flight at the least of dials: the launch is not to wait
+    // longer at a greater one.
+    let before = ahead(Dial::new(0), is_surprised).min(first.map_or(u64::MAX, |(due, _)| near(view, due)));
+    let of_others = before / parts * (parts - 1);
+    let takes_ns = view.in_flight_ns.saturating_add(launch.expected_ns()).saturating_add(of_others);
+    let over_ns = view.now_ns.saturating_add(takes_ns).saturating_add(error(takes_ns));
+    let ahead = ahead(view.dial, is_surprised).min(first.map_or(u64::MAX, |(due, _)| near(view, due))) / parts;
     if let Some((due, other)) = first
         && over_ns.saturating_add(switch(view))
             > due.earliest_ns.saturating_add_signed(overrun(view.dial, other.rhythm.lasts_ns))

@@ -17,7 +17,7 @@ use crate::{Bound, Class, Lane, Launch, Member, Reason, Verdict, View};
 
 pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
     let Some(split) = view.half() else { return slo_aware::decide(launch, view) };
-    let may_run_beside = || launch.bound != Some(Bound::Memory) && view.in_flight_ns <= room_beside(view.dial);
+    let may_run_beside = || launch.bound != Some(Bound::Memory) && view.in_flight_ns <= room_beside(view);
     match (view.me.class, view.me.rhythm.phase) {
         (Class::Latency, _) if slo_aware::yields(view) => slo_aware::decide(launch, view),
         (Class::Latency, Phase::Prefill) => prefill(view, split),

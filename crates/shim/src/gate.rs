@@ -19,7 +19,7 @@ use crate::lane::{FULL, LANES};
 use crate::schedule::Schedule;
 use crate::stream::{Logical, State};
 use crate::tenant::{Membership, membership};
-use crate::{beckon, quarantine, record, settings, steps};
+use crate::{beckon, flight, quarantine, record, settings, steps};
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -239,6 +239,8 @@ fn hold(membership: &'static Membership, asked: &Asked, mut answer: Answer) -> L
         let slice = if is_long { DEEP_SLEEP } else { LIGHT_SLEEP };
         let bound = Duration::from_nanos(until.saturating_sub(now));
         if awake {
+            // What other streams have in flight ends beside it: sooner than all of it one after the other.
+            let bound = if flight::is_spread() { bound.min(LIGHT_SLEEP) } else { bound };
             _ = wait_spinning(&[membership.daemon.watch(epoch)], bound, bound);
         } else {
             sleep(membership, epoch, steps, now, (bound, slice));
@@ -470,7 +472,7 @@ impl Asked {
     }
 
     fn in_flight_ns(&self, now: u64) -> u64 {
-        self.logical.lock().flight.left_ns(now)
+        self.logical.lock().flight.all_ns(now)
     }
 }
 

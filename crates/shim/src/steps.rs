@@ -240,6 +240,7 @@ fn has_left(logical: &'static Logical, done: Option<&Logical>) -> bool {
         return false;
     }
     state.unfinished = false;
+    state.flight.is_over();
     logical.link().leave();
     true
 }

@@ -233,6 +233,46 @@ fn beside_a_step_runs_what_the_dial_allows_and_on_few_sms() {
     assert_eq!(decided(None, 749, &LADDER[..]).reason, Reason::Busy, "nobody knows what it needs");
 }
 
+/// What may be in flight is for all best-effort tenants together: with as many as want the GPU each has a part of it.
+#[test]
+fn what_may_be_in_flight_is_divided_among_those_that_want_the_gpu() {
+    let others = |wanting: u8| {
+        let rival = |slot| Member { slot, busy: slot < 2 + wanting, ..TRAINING };
+        let idle = Member { busy: false, ..SERVER };
+        [idle].into_iter().chain((2..6).map(rival)).collect::<Vec<_>>()
+    };
+    // The most that it may have in flight when it launches once more.
+    let most = |wanting| {
+        let others = others(wanting);
+        let runs = |in_flight_ns: &u64| {
+            let view = View { in_flight_ns: *in_flight_ns, ..seen(MS, TRAINING, &others) };
+            matches!(decide(numbered("slo-aware"), &Launch::UNKNOWN, &view).decision, Decision::Run(_))
+        };
+        (0..200_000).step_by(1_000).take_while(runs).last().expect("nothing is not too much")
+    };
+    let alone = most(0);
+    for (wanting, parts) in [(1, 2), (3, 4)] {
+        assert!((alone / parts - 1_000..=alone / parts).contains(&most(wanting)), "{} of {alone}", most(wanting));
+    }
+}
+
+/// A step that is due leaves time for what other best-effort tenants have in flight.
+#[test]
+fn what_others_may_have_in_flight_has_to_be_over_too() {
+    let rhythm = Rhythm { due_ns: Some(2 * MS), gap_ns: 5 * MS, lasts_ns: MS, ..Rhythm::UNKNOWN };
+    let server = Member { busy: false, rhythm, ..SERVER };
+    let longest = |others: &[Member]| {
+        let fits = |lasts_ns: &u64| {
+            let launch = Launch { lasts_ns: Some(*lasts_ns), ..Launch::UNKNOWN };
+            decide(numbered("slo-aware"), &launch, &seen(MS, TRAINING, others)).reason != Reason::Due
+        };
+        (0..MS).step_by(1_000).take_while(fits).last().expect("the shortest fits")
+    };
+    let rival = Member { slot: 2, ..TRAINING };
+    assert!(longest(&[server]) > longest(&[server, rival]) + 50_000);
+    assert_eq!(longest(&[server]), longest(&[server, Member { busy: false, ..rival }]));
+}
+
 #[test]
 fn an_unknown_policy_holds_nobody() {
     let me = Member { waiting: true, ..TRAINING };

@@ -23,6 +23,8 @@ const TPOT_FIRST: u32 = 4;
 const BESIDE: u8 = 4;
 const BUSY: u8 = 9;
 const DUE: u8 = 10;
+const IN_FLIGHT: u8 = 11;
+const LONGEST_HOLD: u8 = 17;
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -447,6 +449,40 @@ fn what_a_kernel_takes_is_kept() {
     assert_eq!(said.kernel, known.identity);
     // A few more measurements count by then, and the first of them were short.
     assert!(said.predicted_ns > 0 && said.predicted_ns <= 7_000_000, "{said:?}");
+    program.ends();
+}
+
+/// What is in flight in one stream counts at a launch into another: a tenant with two streams has no more in the way of a
+/// step than one with a single stream.
+#[test]
+fn what_is_in_flight_is_counted_over_all_streams() {
+    let (_office, mut program, admitted) = joined(&[], |_| ());
+    until("it is measured", || {
+        program.does(&["begin", "open", "stream"]);
+        admitted.view.kernels().iter().any(|kernel| !kernel.widths.is_empty())
+    });
+    let mut known = admitted.view.kernels().remove(0);
+    program.ends();
+
+    // It takes a second, as far as anybody knows: a few short measurements do not change that by much.
+    known.widths = vec![(132, 1_000_000_000, 50)];
+    let office = Office::open();
+    office.daemon.publish_kernels(std::slice::from_ref(&known));
+    office.daemon.set_policy(SLO_AWARE);
+    let mut program = Program::start(office.folder.path(), &[("DETSHARE_CLASS", "best-effort")]);
+    let admitted = office.admit(|entry| entry.limits.longest_hold_ns = 2_000_000);
+    program.hear("ready");
+    let _other = office.introduce(&admitted, Class::Latency);
+    until("it sees the other", || {
+        program.does(&["begin", "open", "stream"]);
+        !admitted.view.decisions().is_empty()
+    });
+    for other_stream in ["begin-null", "begin-thread"] {
+        program.does(&["begin", other_stream]);
+        let second = *admitted.view.decisions().last().expect("it was written down");
+        assert_eq!((second.held_for, second.reason), (IN_FLIGHT, LONGEST_HOLD), "{second:?}");
+        program.does(&["open", "context"]);
+    }
     program.ends();
 }
 
