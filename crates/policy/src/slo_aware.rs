@@ -148,13 +148,12 @@ pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
         let at_ns = view.now_ns.saturating_add(view.in_flight_ns - ahead).min(latest_ns);
         return Verdict::hold(until(view, at_ns), Reason::InFlight, None);
     }
-    if view.quarantined {
-        return Verdict::run(few(view), Reason::Quarantined);
+    let beside = latency().filter(|other| other.wants()).filter_map(|other| apart(other, view)).max();
+    match beside {
+        _ if view.quarantined => Verdict::run(few(view), Reason::Quarantined),
+        Some(split) => Verdict::run(Lane::Rest { split }, Reason::Beside),
+        None => Verdict::run(Lane::Full, if first.is_some() { Reason::Fits } else { Reason::Free }),
     }
-    if let Some(split) = latency().filter(|other| other.wants()).filter_map(|other| apart(other, view)).max() {
-        return Verdict::run(Lane::Rest { split }, Reason::Beside);
-    }
-    Verdict::run(Lane::Full, if first.is_some() { Reason::Fits } else { Reason::Free })
 }
 
 /// The split whose front is enough for a latency tenant's steps, if they leave most of the GPU idle.
@@ -202,14 +201,16 @@ fn expected(member: &Member, now_ns: u64) -> Option<Window> {
     (now_ns < latest_ns).then(|| Window { earliest_ns: due_ns.saturating_sub(rhythm.spread_ns), latest_ns })
 }
 
-/// The narrowest lane; all SMs where there are no lanes.
+/// The narrowest lane; all SMs where there are no lanes. Who is quarantined has the narrowest of all, unless that lies in a
+/// front that a latency tenant has for itself: its kernels run on when the next step has begun.
 fn few(view: &View<'_>) -> Lane {
     let splits = view.splits();
     let (Some(last), Some(narrowest), Some(widest)) = (splits.len().checked_sub(1), splits.first(), splits.last())
     else {
         return Lane::Full;
     };
-    if view.quarantined && *narrowest < view.width.saturating_sub(*widest) {
+    let is_anybodys = || view.others.iter().any(|other| other.class == Class::Latency && apart(other, view).is_some());
+    if view.quarantined && *narrowest < view.width.saturating_sub(*widest) && !is_anybodys() {
         Lane::Front { split: 0 }
     } else {
         Lane::Rest { split: last }

@@ -13,7 +13,7 @@
 
 use crate::phase::Phase;
 use crate::slo_aware::{self, room_beside};
-use crate::{Bound, Class, Lane, Launch, Member, Reason, Verdict, View};
+use crate::{Bound, Class, Decision, Lane, Launch, Member, Reason, Verdict, View};
 
 pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
     let Some(split) = view.half() else { return slo_aware::decide(launch, view) };
@@ -22,10 +22,20 @@ pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
         (Class::Latency, _) if slo_aware::yields(view) => slo_aware::decide(launch, view),
         (Class::Latency, Phase::Prefill) => prefill(view, split),
         (Class::Latency, _) => decode(view, split),
-        (Class::BestEffort, _) if tokens_have_time(view) && may_run_beside() => {
+        (Class::BestEffort, _) if tokens_have_time(view) && may_run_beside() && !view.quarantined => {
             Verdict::run(Lane::Rest { split }, Reason::Beside)
         }
-        (Class::BestEffort, _) => slo_aware::decide(launch, view),
+        (Class::BestEffort, _) => outside_of_tokens(slo_aware::decide(launch, view), view),
+    }
+}
+
+/// Fronts are for tokens: who was to be in one has the narrowest rest.
+fn outside_of_tokens(verdict: Verdict, view: &View<'_>) -> Verdict {
+    match (verdict.decision, view.splits().len().checked_sub(1)) {
+        (Decision::Run(Lane::Front { .. }), Some(split)) => {
+            Verdict { decision: Decision::Run(Lane::Rest { split }), ..verdict }
+        }
+        _ => verdict,
     }
 }
 

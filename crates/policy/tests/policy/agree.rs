@@ -246,6 +246,29 @@ proptest! {
     }
 
     #[test]
+    fn who_is_quarantined_never_has_sms_of_a_servers_own_side(mut moment in moment(), launch in launch()) {
+        (moment.me.class, moment.me.busy) = (Class::BestEffort, true);
+        (moment.lanes, moment.quarantined) = (true, true);
+        // Such servers are rare among those that chance makes.
+        if let Some(other) = moment.others.first_mut() {
+            (other.class, other.rhythm.needs) = (Class::Latency, other.rhythm.needs % 250 + 1);
+        }
+        for policy in ["slo-aware", "tpot-first"] {
+            let verdict = decide(numbered(policy), &launch, &moment.view());
+            let Decision::Run(lane) = verdict.decision else { continue };
+            for server in moment.others.iter().filter(|other| other.class == Class::Latency) {
+                let others = moment.others.iter().filter(|other| other.slot != server.slot).chain([&moment.me]);
+                let others: Vec<Member> = others.copied().collect();
+                let view = View { me: *server, others: &others, quarantined: false, ..moment.view() };
+                let own = decide(numbered(policy), &launch, &view);
+                if let Decision::Run(front @ Lane::Front { .. }) = own.decision && verdict.reason != Reason::Unbounded {
+                    prop_assert!(sms(front).end <= sms(lane).start, "{}: {:?} beside {:?}", policy, verdict, own);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_greater_dial_lets_more_run_and_sooner(
         (moment, launch) in close_moment(), one in dial(), other in dial(),
     ) {
