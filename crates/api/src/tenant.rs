@@ -195,6 +195,15 @@ pub struct DecisionMade {
     /// How long it was expected to take; nothing where nobody knew.
     #[serde(default)]
     pub predicted_ns: Option<u64>,
+    /// What it was taken to last where nobody knew, and why nobody did.
+    #[serde(default)]
+    pub assumed_ns: Option<u64>,
+    /// See above.
+    #[serde(default)]
+    pub assumed_because: Option<String>,
+    /// Whether it was said when a step is due, and that was not believed.
+    #[serde(default)]
+    pub due_not_believed: bool,
     /// How long this very launch took; nothing where that was not measured, or it has not ended.
     #[serde(default)]
     pub measured_ns: Option<u64>,

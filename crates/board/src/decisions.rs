@@ -28,20 +28,30 @@ pub struct Noted {
     pub held_for: u8,
     /// Because of which slot; 255 is none.
     pub because_of: u8,
+    /// What was not known, or not believed: some of the bits below.
+    pub doubts: u8,
 }
 
 /// The word of [`Noted::measured_ns`].
 const MEASURED: usize = 3;
 
 impl Noted {
+    /// Nobody knew how long it takes, and something usual was assumed.
+    pub const UNKNOWN: u8 = 1;
+    /// What was handed down of it cannot be, and something usual was assumed.
+    pub const NOT_BELIEVED: u8 = 1 << 1;
+    /// When a step is due was not believed.
+    pub const DUE_NOT_BELIEVED: u8 = 1 << 2;
+
     fn words(&self) -> [u64; DECISION_WORDS] {
-        let small = u32::from_le_bytes([self.lane, self.reason, self.held_for, self.because_of]);
-        [self.at_ns, self.kernel, self.predicted_ns, self.measured_ns, self.held_ns, u64::from(small)]
+        let Self { lane, reason, held_for, because_of, doubts, .. } = *self;
+        let small = u64::from_le_bytes([lane, reason, held_for, because_of, doubts, 0, 0, 0]);
+        [self.at_ns, self.kernel, self.predicted_ns, self.measured_ns, self.held_ns, small]
     }
 
     fn of([at_ns, kernel, predicted_ns, measured_ns, held_ns, small]: [u64; DECISION_WORDS]) -> Self {
-        let [lane, reason, held_for, because_of, ..] = small.to_le_bytes();
-        Self { at_ns, kernel, predicted_ns, measured_ns, held_ns, lane, reason, held_for, because_of }
+        let [lane, reason, held_for, because_of, doubts, ..] = small.to_le_bytes();
+        Self { at_ns, kernel, predicted_ns, measured_ns, held_ns, lane, reason, held_for, because_of, doubts }
     }
 }
 

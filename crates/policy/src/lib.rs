@@ -143,15 +143,18 @@ pub struct Launch {
     pub lasts_ns: Option<u64>,
     /// What it needs most; nothing where nobody knows.
     pub bound: Option<Bound>,
+    /// It has not run on all SMs for long, or never in this process: how long it takes there is hearsay.
+    pub untried: bool,
 }
 
 impl Launch {
     /// Never seen before.
-    pub const UNKNOWN: Self = Self { lasts_ns: None, bound: None };
+    pub const UNKNOWN: Self = Self { lasts_ns: None, bound: None, untried: false };
     /// What a kernel is taken to last of which nothing is known: longer than most.
     pub const USUAL_NS: u64 = 100_000;
-    /// A prediction beyond this is not believed.
-    const LONGEST_NS: u64 = 10_000_000_000;
+    /// A prediction beyond this is not believed. What is handed on between processes says no more than 4.29 s, so whatever was
+    /// absurd before lies beyond it still.
+    pub const LONGEST_NS: u64 = 4_000_000_000;
 
     /// How long it will take on all SMs, as far as anybody can say.
     #[must_use]
@@ -377,11 +380,13 @@ pub enum Reason {
     LongestHold,
     /// Somebody has paused its tenant.
     Paused,
+    /// It is longer than all pauses between steps, as far as anybody knows, and it is seen whether it still is.
+    Trial,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Free,
         Self::Urgent,
         Self::Fits,
@@ -400,6 +405,7 @@ impl Reason {
         Self::Yields,
         Self::LongestHold,
         Self::Paused,
+        Self::Trial,
     ];
 
     /// Its number, from 1.
@@ -436,6 +442,7 @@ impl Reason {
             Self::Yields => "on half of the SMs: a latency tenant of more weight misses its objectives",
             Self::LongestHold => "held for as long as a launch may be",
             Self::Paused => "its tenant was paused",
+            Self::Trial => "longer than all pauses, it is said: to see whether it still is",
         }
     }
 }
@@ -449,15 +456,18 @@ pub struct Verdict {
     pub reason: Reason,
     /// The slot of the tenant that it is because of.
     pub because_of: Option<u8>,
+    /// Somebody said when its next step is due, and that was not believed: it should have begun long ago, or may begin at any
+    /// time around.
+    pub distrusts: bool,
 }
 
 impl Verdict {
     const fn run(lane: Lane, reason: Reason) -> Self {
-        Self { decision: Decision::Run(lane), reason, because_of: None }
+        Self { decision: Decision::Run(lane), reason, because_of: None, distrusts: false }
     }
 
     const fn hold(until: Until, reason: Reason, because_of: Option<u8>) -> Self {
-        Self { decision: Decision::Hold(until), reason, because_of }
+        Self { decision: Decision::Hold(until), reason, because_of, distrusts: false }
     }
 }
 

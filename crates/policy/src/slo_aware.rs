@@ -23,6 +23,9 @@ const WIDEST_SPREAD_NS: u64 = 500_000;
 /// Holds are looked at again no later than this: what is predicted changes.
 const AGAIN_NS: u64 = 5_000_000;
 
+/// Below it nobody is disturbed, not by a trial and not by as much as the bandwidth that is taken.
+const DISTURBS: Dial = Dial::new(100);
+
 /// By how much a launch may overrun the time at which a step is due; below 0, how long before it must be over. A part of what
 /// the step lasts: the longer it is, the less it is disturbed by the same delay.
 fn overrun(dial: Dial, lasts_ns: u64) -> i64 {
@@ -85,6 +88,14 @@ fn may_run_beside(dial: Dial, bound: Option<Bound>) -> bool {
 }
 
 pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
+    // When a step is due that is under way says nothing any more.
+    let says = |other: &&Member| other.class == Class::Latency && !other.wants() && other.rhythm.due_ns.is_some();
+    let is_distrusted = |other: &Member| expected(other, view.now_ns).is_none();
+    let distrusts = view.me.class == Class::BestEffort && view.others.iter().filter(says).any(is_distrusted);
+    Verdict { distrusts, ..weigh(launch, view) }
+}
+
+fn weigh(launch: &Launch, view: &View<'_>) -> Verdict {
     if view.me.class == Class::Latency {
         if yields(view) {
             let lane = view.half().map_or(Lane::Full, |split| Lane::Rest { split });
@@ -138,6 +149,9 @@ pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
     {
         // What is longer than all pauses would never run: few SMs do the least harm.
         let never_fits = other.rhythm.gap_ns != 0 && launch.expected_ns() > other.rhythm.gap_ns;
+        if never_fits && view.in_flight_ns <= ahead && may_be_tried(launch, view, (due, other)) {
+            return Verdict::run(Lane::Full, Reason::Trial);
+        }
         if never_fits && view.in_flight_ns <= ahead && !view.splits().is_empty() {
             return Verdict::run(few(view), Reason::Beside);
         }
@@ -156,10 +170,15 @@ pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
     }
 }
 
+/// Whether a launch that would never fit is let go all the same, to see how long it takes: what was wrong once, or has changed,
+/// would never be put right otherwise. That costs one step at most, and there is most of the pause for it.
+fn may_be_tried(launch: &Launch, view: &View<'_>, (due, other): (Window, &Member)) -> bool {
+    let ahead_ns = due.earliest_ns.saturating_sub(view.now_ns);
+    launch.untried && !view.quarantined && view.dial >= DISTURBS && ahead_ns >= other.rhythm.gap_ns / 2
+}
+
 /// The split whose front is enough for a latency tenant's steps, if they leave most of the GPU idle.
 fn apart(member: &Member, view: &View<'_>) -> Option<usize> {
-    /// Below it nobody is disturbed by as much as the bandwidth that is taken.
-    const DISTURBS: Dial = Dial::new(100);
     const MOST_NEEDED: u32 = 250;
     /// What is fewer than this part of all SMs is never enough.
     const LEAST_PART: u32 = 5;

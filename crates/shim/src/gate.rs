@@ -60,6 +60,8 @@ struct Said {
     looks_ahead: bool,
     /// Where launches run while nobody else wants the GPU.
     at_ease: Lane,
+    /// Whether the last decision had to do without what somebody said of its next step.
+    distrusts: bool,
 }
 
 thread_local! {
@@ -135,11 +137,11 @@ pub(crate) fn lane(coroutine: &'static Coroutine) -> usize {
 #[inline]
 pub(crate) fn launched(coroutine: &'static Coroutine, state: &mut State, profile: &Profile, lane: usize) {
     if HOT.foresees.load(Ordering::Relaxed) {
-        let expected = Launch { lasts_ns: profile.expected_ns(lane, coroutine), bound: None }.expected_ns();
+        let expected = Launch { lasts_ns: profile.expected_ns(lane, coroutine), ..Launch::UNKNOWN }.expected_ns();
         let at = state.handle();
         state.flight.launched(coroutine, at, expected, clock::now());
     } else if HOT.looked_after.load(Ordering::Relaxed) {
-        let on = |lane| Launch { lasts_ns: profile.expected_ns(lane, coroutine), bound: None }.expected_ns();
+        let on = |lane| Launch { lasts_ns: profile.expected_ns(lane, coroutine), ..Launch::UNKNOWN }.expected_ns();
         steps::worked(profile.identity(), on(FULL), on(lane));
     }
 }
@@ -167,16 +169,18 @@ struct Held {
 fn note(membership: &Membership, asked: &Asked, lane: Lane, reason: Reason, held: Option<Held>) {
     let lane = index(membership, asked.coroutine, lane);
     let held = held.unwrap_or(Held { ns: 0, reason, because_of: None });
+    let predicted = asked.profile.expected_ns(lane, asked.coroutine);
     let noted = Noted {
         at_ns: clock::now(),
         kernel: asked.profile.identity(),
-        predicted_ns: asked.profile.expected_ns(lane, asked.coroutine).unwrap_or(0),
+        predicted_ns: predicted.unwrap_or(0),
         measured_ns: 0,
         held_ns: held.ns,
         lane: u8::try_from(lane).unwrap_or(0),
         reason: reason.number(),
         held_for: if held.ns == 0 { 0 } else { held.reason.number() },
         because_of: held.because_of.unwrap_or(u8::MAX),
+        doubts: doubts(asked.profile, predicted),
     };
     passed::noted(membership.page.note_decision(&noted));
     if record::is_on() {
@@ -192,6 +196,14 @@ fn note(membership: &Membership, asked: &Asked, lane: Lane, reason: Reason, held
             in_flight_ns: asked.in_flight_ns(noted.at_ns),
         });
     }
+}
+
+/// What was not known or not believed at the last decision of this thread, as far as the policy asked for it.
+fn doubts(profile: &Profile, predicted: Option<u64>) -> u8 {
+    let said = SAID.try_with(|said| said.try_borrow().map_or((false, false), |said| (said.foresees, said.distrusts)));
+    let (foresees, distrusts) = said.unwrap_or((false, false));
+    let of_kernel = if foresees && predicted.is_none() { profile.doubts() } else { 0 };
+    of_kernel | if distrusts { Noted::DUE_NOT_BELIEVED } else { 0 }
 }
 
 /// Waits until the launch may run, or has been held for long enough.
@@ -355,6 +367,7 @@ impl Said {
             foresees: false,
             looks_ahead: false,
             at_ease: Lane::Full,
+            distrusts: false,
         }
     }
 
@@ -424,6 +437,7 @@ impl Said {
         }
         let wants = |view: &TenantView| view.step().is_busy() || view.is_holding();
         if !self.foresees && !self.others.iter().any(|(slot, _)| wants(&membership.others[*slot])) {
+            self.distrusts = false;
             return Answer::Run(self.at_ease, Reason::Free);
         }
         self.weigh(membership, asked)
@@ -458,6 +472,7 @@ impl Said {
             dial: self.dial,
         };
         let verdict = decide(self.policy, &launch, &view);
+        self.distrusts = verdict.distrusts;
         match verdict.decision {
             Decision::Run(lane) => Answer::Run(lane, verdict.reason),
             Decision::Hold(until) => Answer::Hold(until, verdict.reason, verdict.because_of),
@@ -468,7 +483,7 @@ impl Said {
 impl Asked {
     fn launch(&self) -> Launch {
         let lasts_ns = self.profile.expected_ns(FULL, self.coroutine);
-        Launch { lasts_ns, bound: self.profile.bound(self.coroutine) }
+        Launch { lasts_ns, bound: self.profile.bound(self.coroutine), untried: self.profile.is_untried() }
     }
 
     fn in_flight_ns(&self, now: u64) -> u64 {

@@ -10,8 +10,9 @@ use crate::tenant::membership;
 use core::ffi::{CStr, c_char, c_int, c_uint};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
+use detshare_board::Noted;
 use detshare_cuda::types::{CUfunction, CUfunction_attribute, CUgraphExec, CUlaunchAttributeID, CUlaunchConfig};
-use detshare_policy::Bound;
+use detshare_policy::{Bound, Launch};
 use std::sync::{Mutex, PoisonError};
 
 /// Clusters of this many blocks fit into any lane: SMs come in groups of as many that can hold one.
@@ -48,6 +49,12 @@ pub(crate) struct Profile {
     measured: [AtomicU32; LANES],
     /// How many kernels it is, where that is wanted: 1, or a graph's nodes.
     nodes: AtomicU32,
+    /// The lanes on which it was measured in this process, as bits.
+    here: AtomicU16,
+    /// The launch before the last one on all SMs, as `launches` counts them.
+    on_all: AtomicU32,
+    /// What was handed down of it cannot be.
+    not_believed: AtomicBool,
 }
 
 /// Kernels that were launched, and those of them whose module is not known.
@@ -62,6 +69,8 @@ pub(crate) static SHAPES: AtomicUsize = AtomicUsize::new(0);
 const ENOUGH: u32 = 10;
 /// Of these the first may be slow in many ways.
 const SLOW: u32 = 4;
+/// After so many launches on other lanes what it takes on all SMs may have changed.
+const LONG_AGO: u32 = 1_024;
 
 impl Profile {
     fn begin(&self, kernel: *mut Kernel, identity: u64) {
@@ -70,6 +79,9 @@ impl Profile {
         self.launches.store(0, Ordering::Relaxed);
         self.known.store(0, Ordering::Relaxed);
         self.nodes.store(1, Ordering::Relaxed);
+        self.here.store(0, Ordering::Relaxed);
+        self.on_all.store(0, Ordering::Relaxed);
+        self.not_believed.store(false, Ordering::Relaxed);
         for lane in 0..LANES {
             self.nanoseconds[lane].store(0, Ordering::Relaxed);
             self.measured[lane].store(0, Ordering::Relaxed);
@@ -95,12 +107,37 @@ impl Profile {
     /// What it will take on a lane: as measured there, or as on all SMs with the share of them that the lane lacks.
     pub(crate) fn expected_ns(&self, lane: usize, coroutine: &Coroutine) -> Option<u64> {
         let there = self.nanoseconds[lane].load(Ordering::Relaxed);
-        if there != 0 {
+        if lane != FULL && there != 0 {
             return Some(there);
         }
-        let on_full = self.nanoseconds[FULL].load(Ordering::Relaxed);
+        let on_all =
+            if self.is_here(FULL) { self.nanoseconds[FULL].load(Ordering::Relaxed) } else { self.at_most_ns()? };
         let (all, width) = (coroutine.lanes[FULL].width().max(1), coroutine.lanes[lane].width().max(1));
-        (on_full != 0).then(|| on_full.saturating_mul(u64::from(all)) / u64::from(width))
+        // What was measured here is believed, however long it is.
+        Some((on_all.saturating_mul(u64::from(all)) / u64::from(width)).min(Launch::LONGEST_NS))
+    }
+
+    /// What it takes on all SMs, as far as others have said, and no more than it took here on a part of them.
+    fn at_most_ns(&self) -> Option<u64> {
+        let here = (1..LANES).filter(|lane| self.is_here(*lane)).map(|lane| &self.nanoseconds[lane]);
+        let known = here.chain([&self.nanoseconds[FULL]]).map(|ns| ns.load(Ordering::Relaxed));
+        known.filter(|ns| *ns != 0).min()
+    }
+
+    /// Whether it was ever measured on a lane in this process.
+    fn is_here(&self, lane: usize) -> bool {
+        self.here.load(Ordering::Relaxed) >> lane & 1 != 0
+    }
+
+    /// Whether it has not run on all SMs for long, or never in this process.
+    pub(crate) fn is_untried(&self) -> bool {
+        let since = self.launches.load(Ordering::Relaxed).wrapping_sub(self.on_all.load(Ordering::Relaxed));
+        since >= LONG_AGO || !self.is_here(FULL)
+    }
+
+    /// Why nothing can be said of how long it takes, as a decision has it.
+    pub(crate) fn doubts(&self) -> u8 {
+        if self.not_believed.load(Ordering::Relaxed) { Noted::NOT_BELIEVED } else { Noted::UNKNOWN }
     }
 
     /// What it needs most, where it was measured on few SMs too.
@@ -126,17 +163,23 @@ impl Profile {
         let count = self.launches.load(Ordering::Relaxed);
         // Two threads may count as one: which launches are timed does not matter.
         self.launches.store(count.wrapping_add(1), Ordering::Relaxed);
-        (count.is_multiple_of(RARELY) && !HOT.freedom.holds()) || !self.is_known_on(lane)
+        let is_back = lane == FULL && count.wrapping_sub(self.on_all.load(Ordering::Relaxed)) >= LONG_AGO;
+        if lane == FULL {
+            self.on_all.store(count, Ordering::Relaxed);
+        }
+        (count.is_multiple_of(RARELY) && !HOT.freedom.holds()) || !self.is_known_on(lane) || is_back
     }
 
     /// It took so long on a lane. At first the shortest counts: the first launches are slow in many ways. Later it is a mean
-    /// that follows what changes; what took far longer, which others may have caused, counts as a little longer.
+    /// that follows what changes; what took far longer, which others may have caused, counts as a little longer. What others
+    /// have said is forgotten if it takes less than half of that here: nothing makes a kernel faster than it is.
     pub(crate) fn note(&self, lane: usize, took: Duration) {
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1);
         let measured = self.measured[lane].load(Ordering::Relaxed);
         let before = self.nanoseconds[lane].load(Ordering::Relaxed);
         let now = match before {
             0 => took,
+            before if !self.is_here(lane) && took < before / 2 => took,
             before if measured < SLOW => before.min(took),
             before => {
                 let took = took.min(before.saturating_add(before / 2));
@@ -145,6 +188,7 @@ impl Profile {
             }
         };
         self.nanoseconds[lane].store(now.max(1), Ordering::Relaxed);
+        self.here.fetch_or(1 << lane, Ordering::Relaxed);
         self.measured[lane].store(measured.saturating_add(1), Ordering::Relaxed);
         if measured >= ENOUGH - 1 {
             self.known.fetch_or(1 << lane, Ordering::Relaxed);
@@ -177,7 +221,10 @@ impl Profile {
     /// Takes over what is known from before, as far as the lanes have the same widths.
     fn remember(&self, coroutine: &Coroutine) {
         let known = membership().and_then(|membership| membership.daemon.kernel(self.identity()));
-        for (width, ns, measured) in known.into_iter().flat_map(|kernel| kernel.widths) {
+        let (believed, absurd): (Vec<_>, Vec<_>) =
+            known.into_iter().flat_map(|kernel| kernel.widths).partition(|(_, ns, _)| *ns <= Launch::LONGEST_NS);
+        self.not_believed.store(!absurd.is_empty(), Ordering::Relaxed);
+        for (width, ns, measured) in believed {
             for (lane, place) in self.nanoseconds.iter().enumerate() {
                 if coroutine.lanes[lane].width() == width {
                     place.store(ns, Ordering::Relaxed);

@@ -223,7 +223,7 @@ impl Simulation<'_> {
         let me = tenant.itself(number);
         let (launch, in_flight_ns) = if foresees {
             let model = &self.models[usize::try_from(tenant.next_launch().kernel).unwrap_or(usize::MAX)];
-            let known = Launch { lasts_ns: Some(model.lasts_ns), bound: model.bound };
+            let known = Launch { lasts_ns: Some(model.lasts_ns), bound: model.bound, ..Launch::UNKNOWN };
             let launch = if self.settings.profiles { known } else { Launch::UNKNOWN };
             (launch, tenant.flight.left_ns(now_ns, |launches| launches <= tenant.ended))
         } else {

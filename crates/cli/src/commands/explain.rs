@@ -84,6 +84,9 @@ fn for_people(explanation: &Explanation) -> String {
     if tenant.quarantined {
         text.push_str("quarantined: its kernels keep running over three times as long as predicted\n");
     }
+    if tenant.doubts {
+        text.push_str("doubted: it has published what cannot be; something sensible was taken instead\n");
+    }
     if tenant.strained {
         let missed = ps::objectives(tenant);
         text.push_str(&format!("misses its objectives ({missed}): others make way, by class and weight\n"));
@@ -102,11 +105,17 @@ fn row(decision: &DecisionMade) -> [String; HEADINGS.len()] {
     let time = quantity::nanoseconds;
     let known = |ns: Option<u64>, otherwise: &str| ns.map_or_else(|| otherwise.to_string(), time);
     let kernel = decision.kernel.as_deref().unwrap_or("never measured");
-    let why = match (&decision.held_for, &decision.because_of) {
+    let mut why = match (&decision.held_for, &decision.because_of) {
         (Some(held_for), Some(tenant)) => format!("{held_for} ({tenant}); then {}", decision.reason),
         (Some(held_for), None) => format!("{held_for}; then {}", decision.reason),
         (None, _) => decision.reason.clone(),
     };
+    if let (Some(ns), Some(because)) = (decision.assumed_ns, &decision.assumed_because) {
+        why.push_str(&format!("; taken for {}: {because}", time(ns)));
+    }
+    if decision.due_not_believed {
+        why.push_str("; when a step is due was not believed");
+    }
     [
         time(decision.ago_ns),
         kernel.chars().take(40).collect(),

@@ -152,6 +152,35 @@ fn a_pause_is_a_reason() {
     assert!(json(&house, "train").iter().any(is_told));
 }
 
+/// Where nobody knows how long a kernel takes, or when a step is due, it is said what was done about it.
+#[test]
+fn what_is_assumed_is_said() {
+    let house = house("policy = \"slo-aware\"\n");
+    let (mut serve, mut train) = both(&house);
+    until("they know of each other", || {
+        train.does(&["begin", "open", "stream"]);
+        !json(&house, "train").is_empty()
+    });
+    train.does(&["shapes:3", "stream"]);
+    let assumed = "; taken for 100 us: it was never measured";
+    assert!(table(&house, "train").contains(assumed), "{}", table(&house, "train"));
+    let unknown = |it: &&Value| it["assumed_ns"] == 100_000 && it["assumed_because"] == "it was never measured";
+    assert_eq!(json(&house, "train").iter().filter(unknown).count(), 2, "the first shape was measured before");
+    // A server that keeps time and then stops: nobody waits for the step that does not come.
+    until("it is late", || {
+        for _ in 0..8 {
+            serve.does(&["begin", "open", "stream"]);
+            let since = Instant::now();
+            while since.elapsed() < Duration::from_millis(2) {
+                std::thread::yield_now();
+            }
+        }
+        train.does(&["begin", "open", "stream"]);
+        table(&house, "train").contains("; when a step is due was not believed")
+    });
+    assert!(json(&house, "train").iter().any(|it| it["due_not_believed"] == true));
+}
+
 /// The time that is told with a decision is that of the launch that was decided, not of an earlier one.
 #[test]
 fn the_time_that_is_told_is_that_of_the_launch() {

@@ -42,7 +42,7 @@ fn with_step_due(due_us: u64, dial: u16) -> Verdict {
         ..Rhythm::UNKNOWN
     };
     let server = [Member { busy: false, rhythm, ..SERVER }];
-    let launch = Launch { lasts_ns: Some(300_000), bound: Some(Bound::Compute) };
+    let launch = Launch { lasts_ns: Some(300_000), bound: Some(Bound::Compute), ..Launch::UNKNOWN };
     decide(numbered("slo-aware"), &launch, &View { dial: Dial::new(dial), ..seen(MS, TRAINING, &server) })
 }
 
@@ -92,7 +92,7 @@ fn with_needs(needs: u32, dial: u16) -> [Verdict; 2] {
     [(server, TRAINING), (TRAINING, server)].map(|(me, other)| {
         let others = [other];
         let view = View { dial: Dial::new(dial), ..seen(MS, me, &others) };
-        decide(numbered("slo-aware"), &Launch { lasts_ns: Some(300_000), bound: None }, &view)
+        decide(numbered("slo-aware"), &Launch { lasts_ns: Some(300_000), ..Launch::UNKNOWN }, &view)
     })
 }
 
@@ -115,7 +115,7 @@ fn beside_steps_that_leave_most_of_the_gpu_idle_others_have_the_rest() {
 #[test]
 fn who_needs_all_of_the_gpu_is_made_way_for_beside_one_who_does_not() {
     let idle = Member { slot: 2, rhythm: Rhythm { needs: 100, ..Rhythm::UNKNOWN }, ..SERVER };
-    let launch = Launch { lasts_ns: Some(300_000), bound: None };
+    let launch = Launch { lasts_ns: Some(300_000), ..Launch::UNKNOWN };
     let beside = |others: &[Member]| decide(numbered("slo-aware"), &launch, &seen(MS, TRAINING, others)).reason;
     assert_eq!((beside(&[idle, SERVER]), beside(&[idle])), (Reason::Busy, Reason::Beside));
 }
@@ -131,7 +131,7 @@ fn beside_decoding(phase: Phase, tpot_ns: Option<u64>) -> [Verdict; 3] {
         let others: Vec<Member> = (0..3).filter(|other| *other != me).map(|other| all[other]).collect();
         decide(
             numbered("tpot-first"),
-            &Launch { lasts_ns: Some(300_000), bound: None },
+            &Launch { lasts_ns: Some(300_000), ..Launch::UNKNOWN },
             &seen(100 * MS, all[me], &others),
         )
     })
@@ -164,7 +164,7 @@ fn a_prompt_whose_first_token_is_late_has_all_sms() {
 #[test]
 fn who_misses_its_objectives_is_made_way_for_in_order() {
     let say = |policy: &str, me: Member, others: &[Member], bound| {
-        let launch = Launch { lasts_ns: Some(300_000), bound };
+        let launch = Launch { lasts_ns: Some(300_000), bound, ..Launch::UNKNOWN };
         decide(numbered(policy), &launch, &View { dial: Dial::new(800), ..seen(100 * MS, me, others) })
     };
     let strained = Member { strained: true, weight: 200, ..SERVER };
@@ -208,16 +208,50 @@ fn where_tokens_have_time_training_has_half_of_the_sms() {
 fn a_step_that_does_not_come_is_not_waited_for() {
     let rhythm = Rhythm { due_ns: Some(MS), spread_ns: 20_000, gap_ns: 5 * MS, lasts_ns: MS, ..Rhythm::UNKNOWN };
     let server = [Member { busy: false, rhythm, ..SERVER }];
-    let launch = Launch { lasts_ns: Some(300_000), bound: None };
+    let launch = Launch { lasts_ns: Some(300_000), ..Launch::UNKNOWN };
     let at = |now_ns| decide(numbered("slo-aware"), &launch, &seen(now_ns, TRAINING, &server)).decision;
     assert!(matches!(at(MS + 10_000), Decision::Hold(_)), "it is a little late");
     assert_eq!(at(4 * MS), Decision::Run(Lane::Full));
 }
 
+/// A launch that is longer than all pauses, as far as anybody knows: where it has not run on all SMs for long it may run there
+/// once, in the first half of a pause.
+#[test]
+fn what_never_fits_is_tried_again_now_and_then() {
+    let said = |untried, due_ns, dial, ladder| {
+        let rhythm = Rhythm { due_ns: Some(MS + due_ns), gap_ns: 5 * MS, lasts_ns: MS, ..Rhythm::UNKNOWN };
+        let server = [Member { busy: false, rhythm, ..SERVER }];
+        let launch = Launch { lasts_ns: Some(3_000 * MS), untried, ..Launch::UNKNOWN };
+        decide(numbered("slo-aware"), &launch, &View { dial: Dial::new(dial), ladder, ..seen(MS, TRAINING, &server) })
+    };
+    let narrow = (Decision::Run(Lane::Rest { split: 4 }), Reason::Beside);
+    let trial = (Decision::Run(Lane::Full), Reason::Trial);
+    let of = |verdict: Verdict| (verdict.decision, verdict.reason);
+    assert_eq!(of(said(false, 4 * MS, 250, &LADDER[..])), narrow);
+    assert_eq!(of(said(true, 4 * MS, 250, &LADDER[..])), trial);
+    assert_eq!(of(said(true, 4 * MS, 250, &[])), trial, "without lanes it would not run at all");
+    assert_eq!(of(said(true, 2 * MS, 250, &LADDER[..])), narrow, "the step is too near");
+    assert_eq!(of(said(true, 4 * MS, 99, &LADDER[..])), narrow, "nobody is disturbed at such a dial");
+    assert_eq!(said(false, 4 * MS, 250, &[]).reason, Reason::Due);
+}
+
+/// What somebody says of its next step is believed where it can be, and it is said where it is not.
+#[test]
+fn a_due_time_that_is_not_trusted_is_said_to_be() {
+    let said = |busy, due_ns, spread_ns| {
+        let rhythm = Rhythm { due_ns, spread_ns, gap_ns: 5 * MS, lasts_ns: MS, ..Rhythm::UNKNOWN };
+        let server = [Member { busy, rhythm, ..SERVER }];
+        decide(numbered("slo-aware"), &Launch::UNKNOWN, &seen(10 * MS, TRAINING, &server)).distrusts
+    };
+    assert!(said(false, Some(5 * MS), 0), "it should have begun long ago");
+    assert!(said(false, Some(12 * MS), MS), "it may begin at any time around");
+    assert!(!said(false, Some(12 * MS), 0) && !said(false, None, 0) && !said(true, Some(5 * MS), 0));
+}
+
 #[test]
 fn beside_a_step_runs_what_the_dial_allows_and_on_few_sms() {
     let decided = |bound, dial, ladder| {
-        let launch = Launch { lasts_ns: Some(300_000), bound };
+        let launch = Launch { lasts_ns: Some(300_000), bound, ..Launch::UNKNOWN };
         let view = View { dial: Dial::new(dial), ladder, ..seen(MS, TRAINING, &[SERVER]) };
         decide(numbered("slo-aware"), &launch, &view)
     };

@@ -3,7 +3,7 @@
 
 use crate::stage::{built, shim};
 use detshare_board::join::{Arrived, Hello, Refusal, Welcome};
-use detshare_board::{Claim, Class, Daemon, Entry, Owner, SplitLadder, Tenant, TenantView, clock};
+use detshare_board::{Claim, Class, Daemon, Entry, KernelNote, Noted, Owner, SplitLadder, Tenant, TenantView, clock};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -25,6 +25,7 @@ const BUSY: u8 = 9;
 const DUE: u8 = 10;
 const IN_FLIGHT: u8 = 11;
 const LONGEST_HOLD: u8 = 17;
+const TRIAL: u8 = 19;
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -452,30 +453,72 @@ fn what_a_kernel_takes_is_kept() {
     program.ends();
 }
 
+/// What cannot be is not believed, and it is said that it was not; what can be is put right by a trial beside a server whose
+/// pauses it would never fit into.
+#[test]
+fn an_absurd_time_that_was_kept_does_not_last() {
+    let (_office, mut program, admitted) = joined(&[], |_| ());
+    until("both shapes are measured", || {
+        program.does(&["shapes:2", "stream"]);
+        admitted.view.kernels().iter().filter(|kernel| !kernel.widths.is_empty()).count() == 2
+    });
+    let known = admitted.view.kernels();
+    program.ends();
+
+    // The step that is due may be late by the time.
+    let of_kernel = |decision: Noted| decision.doubts & !Noted::DUE_NOT_BELIEVED;
+    for (ns, doubts) in [(u64::MAX, Noted::NOT_BELIEVED), (3_000_000_000, 0)] {
+        let office = Office::open();
+        let absurd = |kernel: &KernelNote| KernelNote { widths: vec![(132, ns, 50)], ..kernel.clone() };
+        office.daemon.publish_kernels(&known.iter().map(absurd).collect::<Vec<_>>());
+        office.daemon.set_policy(SLO_AWARE);
+        office.daemon.set_aggressiveness(250);
+        let mut program = Program::start(office.folder.path(), &[("DETSHARE_CLASS", "best-effort")]);
+        let admitted = office.admit(|_| ());
+        program.hear("ready");
+        let other = office.introduce(&admitted, Class::Latency);
+        // The first shape only: the other one has never been launched when the server is seen.
+        until("it sees the other", || {
+            program.does(&["begin", "open", "stream"]);
+            !admitted.view.decisions().is_empty()
+        });
+        // Pauses of two seconds, and most of one is still to come.
+        other.set_habits(1_000, 2_000_000_000, 0);
+        other.launch();
+        assert!(other.finish(other.launched(), clock::now() + 1_900_000_000));
+        program.does(&["shapes:2", "stream"]);
+        let second = *admitted.view.decisions().last().expect("it was written down");
+        if doubts != 0 {
+            assert_eq!((second.predicted_ns, of_kernel(second)), (0, doubts), "{second:?}");
+        } else {
+            assert_eq!((second.predicted_ns, second.reason, second.lane), (ns, TRIAL, 0), "{second:?}");
+        }
+        until("it is known what it takes", || {
+            program.does(&["shapes:2", "stream"]);
+            let last = *admitted.view.decisions().last().expect("it was written down");
+            last.kernel == second.kernel && (1..ns / 2).contains(&last.predicted_ns) && of_kernel(last) == 0
+        });
+        program.ends();
+    }
+}
+
 /// What is in flight in one stream counts at a launch into another: a tenant with two streams has no more in the way of a
 /// step than one with a single stream.
 #[test]
 fn what_is_in_flight_is_counted_over_all_streams() {
-    let (_office, mut program, admitted) = joined(&[], |_| ());
-    until("it is measured", || {
-        program.does(&["begin", "open", "stream"]);
-        admitted.view.kernels().iter().any(|kernel| !kernel.widths.is_empty())
-    });
-    let mut known = admitted.view.kernels().remove(0);
-    program.ends();
-
-    // It takes a second, as far as anybody knows: a few short measurements do not change that by much.
-    known.widths = vec![(132, 1_000_000_000, 50)];
-    let office = Office::open();
-    office.daemon.publish_kernels(std::slice::from_ref(&known));
+    let short = |entry: &mut Entry| entry.limits.longest_hold_ns = 2_000_000;
+    let (office, mut program, admitted) = joined(&[("DETSHARE_CLASS", "best-effort")], short);
     office.daemon.set_policy(SLO_AWARE);
-    let mut program = Program::start(office.folder.path(), &[("DETSHARE_CLASS", "best-effort")]);
-    let admitted = office.admit(|entry| entry.limits.longest_hold_ns = 2_000_000);
-    program.hear("ready");
     let _other = office.introduce(&admitted, Class::Latency);
-    until("it sees the other", || {
-        program.does(&["begin", "open", "stream"]);
-        !admitted.view.decisions().is_empty()
+    // Its kernel takes far longer than may be in flight, and that is known.
+    until("it sees the other, and the kernel is measured", || {
+        program.does(&["begin"]);
+        let since = Instant::now();
+        while since.elapsed() < 4 * A_WHILE {
+            std::thread::yield_now();
+        }
+        program.does(&["open", "stream"]);
+        !admitted.view.decisions().is_empty() && !admitted.view.kernels().is_empty()
     });
     for other_stream in ["begin-null", "begin-thread"] {
         program.does(&["begin", other_stream]);
