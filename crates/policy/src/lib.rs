@@ -136,6 +136,20 @@ pub enum Bound {
     Memory,
 }
 
+impl Bound {
+    /// What a kernel needs most that takes so long on all SMs, and so long on a part of them; nothing where that is no part.
+    #[must_use]
+    pub fn told_by((all_ns, all): (u64, u32), (part_ns, part): (u64, u32)) -> Option<Self> {
+        /// Of the slow-down that a lack of SMs would explain, more than this many hundredths are there.
+        const MOSTLY: u128 = 60;
+        let (all_ns, part_ns) = (u128::from(all_ns), u128::from(part_ns));
+        let lacking = all_ns * u128::from(all.saturating_sub(part)) / u128::from(part.max(1));
+        let slower = part_ns.saturating_sub(all_ns);
+        let is_mostly = slower * 100 > lacking * MOSTLY;
+        (lacking != 0 && part_ns != 0).then_some(if is_mostly { Self::Compute } else { Self::Memory })
+    }
+}
+
 /// What is to be launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Launch {
@@ -145,11 +159,13 @@ pub struct Launch {
     pub bound: Option<Bound>,
     /// It has not run on all SMs for long, or never in this process: how long it takes there is hearsay.
     pub untried: bool,
+    /// What few SMs mean to it is not known, and its tenant has time to find out.
+    pub unexplored: bool,
 }
 
 impl Launch {
     /// Never seen before.
-    pub const UNKNOWN: Self = Self { lasts_ns: None, bound: None, untried: false };
+    pub const UNKNOWN: Self = Self { lasts_ns: None, bound: None, untried: false, unexplored: false };
     /// What a kernel is taken to last of which nothing is known: longer than most.
     pub const USUAL_NS: u64 = 100_000;
     /// A prediction beyond this is not believed. What is handed on between processes says no more than 4.29 s, so whatever was
@@ -382,11 +398,13 @@ pub enum Reason {
     Paused,
     /// It is longer than all pauses between steps, as far as anybody knows, and it is seen whether it still is.
     Trial,
+    /// Nobody is about to want the GPU, and it is seen what few SMs mean to it.
+    Explored,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Free,
         Self::Urgent,
         Self::Fits,
@@ -406,6 +424,7 @@ impl Reason {
         Self::LongestHold,
         Self::Paused,
         Self::Trial,
+        Self::Explored,
     ];
 
     /// Its number, from 1.
@@ -443,6 +462,7 @@ impl Reason {
             Self::LongestHold => "held for as long as a launch may be",
             Self::Paused => "its tenant was paused",
             Self::Trial => "longer than all pauses, it is said: to see whether it still is",
+            Self::Explored => "on few SMs, to see what binds it: nobody is about to want the GPU",
         }
     }
 }

@@ -26,6 +26,10 @@ const AGAIN_NS: u64 = 5_000_000;
 /// Below it nobody is disturbed, not by a trial and not by as much as the bandwidth that is taken.
 const DISTURBS: Dial = Dial::new(100);
 
+/// From here on kernels that compute binds run beside steps, and from there on any.
+const COMPUTE: Dial = Dial::new(500);
+const ANY: Dial = Dial::new(750);
+
 /// By how much a launch may overrun the time at which a step is due; below 0, how long before it must be over. A part of what
 /// the step lasts: the longer it is, the less it is disturbed by the same delay.
 fn overrun(dial: Dial, lasts_ns: u64) -> i64 {
@@ -82,17 +86,22 @@ fn error(ns: u64) -> u64 {
 
 /// Whether a launch may run beside a step, on a few SMs.
 fn may_run_beside(dial: Dial, bound: Option<Bound>) -> bool {
-    const COMPUTE: Dial = Dial::new(500);
-    const ANY: Dial = Dial::new(750);
     dial >= ANY || (dial >= COMPUTE && bound == Some(Bound::Compute))
 }
 
 pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
+    // Below, nothing runs beside steps, and above, whatever binds it.
+    let is_asked = (COMPUTE..ANY).contains(&view.dial);
+    decide_exploring(launch, view, is_asked)
+}
+
+/// Decides a launch for a policy that wants to know what binds kernels, or does not.
+pub(crate) fn decide_exploring(launch: &Launch, view: &View<'_>, explores: bool) -> Verdict {
     // When a step is due that is under way says nothing any more.
     let says = |other: &&Member| other.class == Class::Latency && !other.wants() && other.rhythm.due_ns.is_some();
     let is_distrusted = |other: &Member| expected(other, view.now_ns).is_none();
     let distrusts = view.me.class == Class::BestEffort && view.others.iter().filter(says).any(is_distrusted);
-    Verdict { distrusts, ..weigh(launch, view) }
+    Verdict { distrusts, ..weigh(&Launch { unexplored: launch.unexplored && explores, ..*launch }, view) }
 }
 
 fn weigh(launch: &Launch, view: &View<'_>) -> Verdict {
@@ -166,8 +175,23 @@ fn weigh(launch: &Launch, view: &View<'_>) -> Verdict {
     match beside {
         _ if view.quarantined => Verdict::run(few(view), Reason::Quarantined),
         Some(split) => Verdict::run(Lane::Rest { split }, Reason::Beside),
+        None if may_be_explored(launch, view, first.map(|(due, _)| due)) => Verdict::run(few(view), Reason::Explored),
         None => Verdict::run(Lane::Full, if first.is_some() { Reason::Fits } else { Reason::Free }),
     }
+}
+
+/// Whether a launch may run on few SMs to see what they mean to it: if it will be over there before a step is due, in the worst
+/// case that SMs are all that binds it, and does not take too long for a step that nobody expected.
+fn may_be_explored(launch: &Launch, view: &View<'_>, due: Option<Window>) -> bool {
+    const LONGEST_NS: u64 = 2_000_000;
+    let Some(widest) = view.splits().last() else { return false };
+    let narrow = u64::from(view.width.saturating_sub(*widest).max(1));
+    let takes_ns = launch.expected_ns().saturating_mul(u64::from(view.width)) / narrow;
+    let over_ns = view.now_ns.saturating_add(view.in_flight_ns).saturating_add(takes_ns + error(takes_ns));
+    launch.unexplored
+        && !view.is_strained()
+        && takes_ns <= LONGEST_NS
+        && due.is_none_or(|due| over_ns <= due.earliest_ns)
 }
 
 /// Whether a launch that would never fit is let go all the same, to see how long it takes: what was wrong once, or has changed,

@@ -7,7 +7,7 @@
 //!
 //! Best-effort tenants wait as under [`slo_aware`], unless tokens have time: beside decode steps whose tenants all have an
 //! objective for the time between tokens, and need less than half of it, they run on the other half of the SMs; but not
-//! kernels that memory binds, as it does decoding. Without an objective a tenant's own pace is the objective: its tokens have no time.
+//! kernels that memory binds, as it does decoding; so it is found out of each, while nobody wants the GPU. Without an objective a tenant's own pace is the objective: its tokens have no time.
 //!
 //! Where objectives are missed, all make way as under [`slo_aware`]: best-effort tenants first, then latency tenants by weight.
 
@@ -25,7 +25,7 @@ pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
         (Class::BestEffort, _) if tokens_have_time(view) && may_run_beside() && !view.quarantined => {
             Verdict::run(Lane::Rest { split }, Reason::Beside)
         }
-        (Class::BestEffort, _) => outside_of_tokens(slo_aware::decide(launch, view), view),
+        (Class::BestEffort, _) => outside_of_tokens(slo_aware::decide_exploring(launch, view, true), view),
     }
 }
 

@@ -8,8 +8,10 @@
 //! No hold is unbounded: the daemon sets the longest, and a daemon that is gone holds nobody. Only a pause lasts until
 //! somebody ends it, or the daemon goes.
 
+mod exploring;
 mod passed;
 
+use exploring::EXPLORING;
 pub(crate) use passed::Passed;
 
 use crate::coroutine::Coroutine;
@@ -456,7 +458,7 @@ impl Said {
             self.members.push(member(slot, entry, view.step(), view.is_holding(), outlook));
         }
         let (launch, in_flight_ns) = match asked.filter(|_| self.foresees) {
-            Some(asked) => (asked.launch(), asked.in_flight_ns(now_ns)),
+            Some(asked) => (asked.launch(now_ns), asked.in_flight_ns(now_ns)),
             None => (Launch::UNKNOWN, 0),
         };
         let view = View {
@@ -473,6 +475,10 @@ impl Said {
         };
         let verdict = decide(self.policy, &launch, &view);
         self.distrusts = verdict.distrusts;
+        if let Some(asked) = asked.filter(|_| verdict.reason == Reason::Explored) {
+            asked.profile.explore();
+            EXPLORING.spend(launch.expected_ns());
+        }
         match verdict.decision {
             Decision::Run(lane) => Answer::Run(lane, verdict.reason),
             Decision::Hold(until) => Answer::Hold(until, verdict.reason, verdict.because_of),
@@ -481,9 +487,11 @@ impl Said {
 }
 
 impl Asked {
-    fn launch(&self) -> Launch {
+    fn launch(&self, now: u64) -> Launch {
         let lasts_ns = self.profile.expected_ns(FULL, self.coroutine);
-        Launch { lasts_ns, bound: self.profile.bound(self.coroutine), untried: self.profile.is_untried() }
+        let bound = self.profile.bound(self.coroutine);
+        let unexplored = bound.is_none() && self.profile.is_unexplored() && EXPLORING.has_time(now);
+        Launch { lasts_ns, bound, untried: self.profile.is_untried(), unexplored }
     }
 
     fn in_flight_ns(&self, now: u64) -> u64 {

@@ -8,7 +8,7 @@ use crate::lane::{FULL, LANES};
 use crate::module::{self, mixed};
 use crate::tenant::membership;
 use core::ffi::{CStr, c_char, c_int, c_uint};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
 use detshare_board::Noted;
 use detshare_cuda::types::{CUfunction, CUfunction_attribute, CUgraphExec, CUlaunchAttributeID, CUlaunchConfig};
@@ -42,6 +42,8 @@ pub(crate) struct Profile {
     launches: AtomicU32,
     /// The lanes on which enough is known of it, as bits.
     known: AtomicU16,
+    /// The same, as handed down: it is measured and judged as if nothing were known.
+    remembered: AtomicU16,
     identity: AtomicU64,
     /// What it takes on each lane; 0 is unknown.
     nanoseconds: [AtomicU64; LANES],
@@ -55,6 +57,8 @@ pub(crate) struct Profile {
     on_all: AtomicU32,
     /// What was handed down of it cannot be.
     not_believed: AtomicBool,
+    /// How often it was put on few SMs to see what they mean to it.
+    explored: AtomicU8,
 }
 
 /// Kernels that were launched, and those of them whose module is not known.
@@ -69,6 +73,10 @@ pub(crate) static SHAPES: AtomicUsize = AtomicUsize::new(0);
 const ENOUGH: u32 = 10;
 /// Of these the first may be slow in many ways.
 const SLOW: u32 = 4;
+/// What is shorter on all SMs takes too little of anybody's time to be explored.
+const LONG_ENOUGH_NS: u64 = 20_000;
+/// As many launches as are enough to know, and some that nobody could measure.
+const MOST_EXPLORED: u8 = 16;
 /// After so many launches on other lanes what it takes on all SMs may have changed.
 const LONG_AGO: u32 = 1_024;
 
@@ -82,6 +90,8 @@ impl Profile {
         self.here.store(0, Ordering::Relaxed);
         self.on_all.store(0, Ordering::Relaxed);
         self.not_believed.store(false, Ordering::Relaxed);
+        self.explored.store(0, Ordering::Relaxed);
+        self.remembered.store(0, Ordering::Relaxed);
         for lane in 0..LANES {
             self.nanoseconds[lane].store(0, Ordering::Relaxed);
             self.measured[lane].store(0, Ordering::Relaxed);
@@ -142,18 +152,25 @@ impl Profile {
 
     /// What it needs most, where it was measured on few SMs too.
     pub(crate) fn bound(&self, coroutine: &Coroutine) -> Option<Bound> {
-        /// Of the slow-down that a lack of SMs would explain, more than this many hundredths are there.
-        const MOSTLY: u64 = 60;
-        let full = self.nanoseconds[FULL].load(Ordering::Relaxed);
-        let all = u64::from(coroutine.lanes[FULL].width());
-        let known = |lane: &usize| self.is_known_on(*lane);
-        let lane = (1..LANES).filter(known).min_by_key(|lane| coroutine.lanes[*lane].width())?;
-        let (there, width) = (self.nanoseconds[lane].load(Ordering::Relaxed), u64::from(coroutine.lanes[lane].width()));
-        let lacking = full.saturating_mul(all.saturating_sub(width)) / width.max(1);
-        let slower = there.saturating_sub(full);
-        (full != 0 && lacking != 0).then(|| {
-            if slower.saturating_mul(100) > lacking.saturating_mul(MOSTLY) { Bound::Compute } else { Bound::Memory }
-        })
+        let known = self.known.load(Ordering::Relaxed) | self.remembered.load(Ordering::Relaxed);
+        let is_known = |lane: &usize| known >> *lane & 1 != 0;
+        let lane = (1..LANES).filter(is_known).min_by_key(|lane| coroutine.lanes[*lane].width())?;
+        let on = |lane: usize| (self.nanoseconds[lane].load(Ordering::Relaxed), coroutine.lanes[lane].width());
+        Bound::told_by(on(FULL), on(lane))
+    }
+
+    /// Whether it is to be seen what few SMs mean to it: it takes long enough on all of them, as measured here, and that was
+    /// not tried too often already.
+    pub(crate) fn is_unexplored(&self) -> bool {
+        let long = self.nanoseconds[FULL].load(Ordering::Relaxed) >= LONG_ENOUGH_NS;
+        long && self.is_here(FULL) && self.explored.load(Ordering::Relaxed) < MOST_EXPLORED
+    }
+
+    /// It runs on few SMs to see that.
+    pub(crate) fn explore(&self) {
+        // Two threads may count as one.
+        let explored = self.explored.load(Ordering::Relaxed);
+        self.explored.store(explored.saturating_add(1), Ordering::Relaxed);
     }
 
     /// Counts a launch on a lane; says whether it is to be timed. That are the first few on each lane, then one in many, as long
@@ -228,6 +245,8 @@ impl Profile {
             for (lane, place) in self.nanoseconds.iter().enumerate() {
                 if coroutine.lanes[lane].width() == width {
                     place.store(ns, Ordering::Relaxed);
+                    let bit = u16::from(measured >= ENOUGH) << lane;
+                    self.remembered.fetch_or(bit, Ordering::Relaxed);
                     // It is measured some more all the same: things may have changed.
                     self.measured[lane].store(measured.min(ENOUGH / 2), Ordering::Relaxed);
                 }

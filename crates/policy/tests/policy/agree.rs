@@ -49,11 +49,8 @@ fn rhythm(now_ns: u64) -> impl Strategy<Value = Rhythm> {
 
 fn launch() -> impl Strategy<Value = Launch> {
     let bound = prop_oneof![Just(None), Just(Some(Bound::Compute)), Just(Some(Bound::Memory))];
-    (proptest::option::of(duration()), bound, any::<bool>()).prop_map(|(lasts_ns, bound, untried)| Launch {
-        lasts_ns,
-        bound,
-        untried,
-    })
+    (proptest::option::of(duration()), bound, any::<[bool; 2]>())
+        .prop_map(|(lasts_ns, bound, [untried, unexplored])| Launch { lasts_ns, bound, untried, unexplored })
 }
 
 /// A moment: what a tenant may see, at any dial and whatever its share is.
@@ -268,6 +265,22 @@ proptest! {
                 if let Decision::Run(front @ Lane::Front { .. }) = own.decision && verdict.reason != Reason::Unbounded {
                     prop_assert!(sms(front).end <= sms(lane).start, "{}: {:?} beside {:?}", policy, verdict, own);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_explored_is_in_nobodys_way((moment, launch) in close_moment()) {
+        let launch = Launch { unexplored: true, ..launch };
+        for policy in all_policies() {
+            let verdict = decide(policy, &launch, &moment.view());
+            if verdict.reason == Reason::Explored {
+                prop_assert_eq!(verdict.decision, Decision::Run(Lane::Rest { split: LADDER.len() - 1 }));
+                let servers = moment.others.iter().filter(|other| other.class == Class::Latency);
+                prop_assert!(servers.clone().all(|other| !other.busy && !other.waiting));
+                let foreseen = decide(policy, &Launch { unexplored: false, ..launch }, &moment.view());
+                prop_assert_eq!(foreseen.decision, Decision::Run(Lane::Full), "it has the GPU for the asking");
+                prop_assert!(policy == numbered("tpot-first") || (500..750).contains(&moment.dial.thousandths()));
             }
         }
     }

@@ -235,6 +235,36 @@ fn what_never_fits_is_tried_again_now_and_then() {
     assert_eq!(said(false, 4 * MS, 250, &[]).reason, Reason::Due);
 }
 
+/// What few SMs mean to a kernel is found out where that is of use, and where it is in nobody's way.
+#[test]
+fn kernels_are_explored_where_it_is_of_use() {
+    let said = |policy: &str, lasts_ns, due_ns: Option<u64>, dial| {
+        let rhythm = Rhythm { due_ns, gap_ns: 5 * MS, lasts_ns: MS, ..Rhythm::UNKNOWN };
+        let server = [Member { busy: false, rhythm, ..SERVER }];
+        let launch = Launch { lasts_ns: Some(lasts_ns), unexplored: true, ..Launch::UNKNOWN };
+        decide(numbered(policy), &launch, &View { dial: Dial::new(dial), ..seen(MS, TRAINING, &server) }).reason
+    };
+    let soon = Some(MS + 900_000);
+    for (dial, explored) in [(0, false), (250, false), (499, false), (500, true), (749, true), (750, false)] {
+        assert_eq!(said("slo-aware", 100_000, None, dial) == Reason::Explored, explored, "at {dial}");
+        assert_eq!(said("tpot-first", 100_000, None, dial), Reason::Explored, "at {dial}");
+    }
+    assert_eq!(said("slo-aware", 100_000, soon, 600), Reason::Explored);
+    assert_eq!(said("slo-aware", 300_000, soon, 600), Reason::Fits, "on few SMs it would be in the way");
+    assert_eq!(said("slo-aware", MS, None, 600), Reason::Free, "it would take too long there");
+}
+
+#[test]
+fn what_binds_a_kernel_is_told_by_what_it_takes_on_few_sms() {
+    let on_36 = |ns| Bound::told_by((300_000, 132), (ns, 36));
+    assert_eq!((on_36(1_100_000), on_36(820_000)), (Some(Bound::Compute), Some(Bound::Compute)));
+    assert_eq!((on_36(310_000), on_36(700_000)), (Some(Bound::Memory), Some(Bound::Memory)));
+    assert_eq!(on_36(250_000), Some(Bound::Memory), "measured badly");
+    assert_eq!((on_36(0), Bound::told_by((300_000, 132), (300_000, 132))), (None, None));
+    assert_eq!(Bound::told_by((0, 132), (5, 36)), None);
+    assert_eq!(Bound::told_by((u64::MAX, u32::MAX), (u64::MAX, 1)), Some(Bound::Memory));
+}
+
 /// What somebody says of its next step is believed where it can be, and it is said where it is not.
 #[test]
 fn a_due_time_that_is_not_trusted_is_said_to_be() {

@@ -26,6 +26,7 @@ const DUE: u8 = 10;
 const IN_FLIGHT: u8 = 11;
 const LONGEST_HOLD: u8 = 17;
 const TRIAL: u8 = 19;
+const EXPLORED: u8 = 20;
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -500,6 +501,68 @@ fn an_absurd_time_that_was_kept_does_not_last() {
         });
         program.ends();
     }
+}
+
+/// What binds a kernel is known from before: beside a step runs what compute binds, and what memory binds is held.
+#[test]
+fn what_binds_a_kernel_is_kept() {
+    let (_office, mut program, admitted) = joined(&[], |_| ());
+    until("it is measured", || {
+        program.does(&["begin", "open", "stream"]);
+        admitted.view.kernels().iter().any(|kernel| !kernel.widths.is_empty())
+    });
+    let known = admitted.view.kernels().remove(0);
+    program.ends();
+
+    let (far_slower, no_slower) = (50_000_000, 1_000);
+    for on_few in [far_slower, no_slower] {
+        let office = Office::open();
+        let kept = KernelNote { widths: vec![(132, 100_000, 50), (36, on_few, 50)], ..known.clone() };
+        office.daemon.publish_kernels(&[kept]);
+        office.daemon.set_policy(SLO_AWARE);
+        office.daemon.set_aggressiveness(600);
+        let mut program = Program::start(office.folder.path(), &[("DETSHARE_CLASS", "best-effort")]);
+        let admitted = office.admit(|_| ());
+        program.hear("ready");
+        let other = office.introduce(&admitted, Class::Latency);
+        until("it sees the other", || {
+            program.does(&["begin", "open", "stream"]);
+            !admitted.view.decisions().is_empty()
+        });
+        other.launch();
+        program.say("begin");
+        if on_few == no_slower {
+            until("the launch is held", || admitted.view.is_holding());
+            assert!(other.finish(other.launched(), 0));
+        }
+        program.hear("ok");
+        program.does(&["open", "stream"]);
+        let decision = *admitted.view.decisions().last().expect("it was written down");
+        let expected = if on_few == no_slower { (BUSY, 0) } else { (0, BESIDE) };
+        let reason = if on_few == no_slower { 0 } else { decision.reason };
+        assert_eq!((decision.held_for, reason), expected, "{decision:?}");
+        program.ends();
+    }
+}
+
+/// Where it is of use to know what binds a kernel, a few launches of it go to few SMs, while nobody wants the GPU.
+#[test]
+fn what_few_sms_mean_to_a_kernel_is_found_out_where_that_is_of_use() {
+    let (office, mut program, admitted, _other) = beside_a_server();
+    let explored = || admitted.view.decisions().iter().filter(|decision| decision.reason == EXPLORED).count();
+    office.daemon.set_aggressiveness(250);
+    (0..50).for_each(|_| program.does(&["begin", "open", "stream"]));
+    assert_eq!(explored(), 0, "nobody wants to know");
+    office.daemon.set_aggressiveness(600);
+    until("it is explored", || {
+        program.does(&["begin", "open", "stream"]);
+        explored() > 0
+    });
+    until("what it takes there is known", || {
+        program.does(&["begin", "open", "stream"]);
+        admitted.view.kernels().iter().any(|kernel| kernel.widths.iter().any(|(width, ..)| *width == 36))
+    });
+    program.ends();
 }
 
 /// What is in flight in one stream counts at a launch into another: a tenant with two streams has no more in the way of a
