@@ -132,6 +132,13 @@ impl Tenant {
         self.pages.step.0.needs.store(needs, Ordering::Relaxed);
     }
 
+    /// Publishes when the last step ended, and what nine of ten pauses are longer than, and shorter than (0: unknown).
+    pub fn set_pauses(&self, ended: u64, soon_ns: u64, long_ns: u64) {
+        self.pages.step.0.ended.store(ended, Ordering::Relaxed);
+        self.pages.step.0.soon.store(soon_ns, Ordering::Relaxed);
+        self.pages.step.0.long.store(long_ns, Ordering::Relaxed);
+    }
+
     /// Publishes what the step under way is, or the last one was, by a number (0: unknown), and what short steps have to do.
     pub fn set_phase(&self, phase: u8, pace_ns: u64) {
         self.pages.step.0.phase.store(phase.into(), Ordering::Relaxed);
@@ -289,6 +296,12 @@ pub struct Outlook {
     pub pace_ns: u64,
     /// When the last one began; never in the future.
     pub begun: u64,
+    /// When the last one ended; never in the future. 0 is unknown.
+    pub ended: u64,
+    /// What nine of ten pauses are longer than; 0 is unknown.
+    pub soon_ns: u64,
+    /// What nine of ten pauses are shorter than; 0 is unknown.
+    pub long_ns: u64,
     /// Whether it misses its objectives.
     pub strained: bool,
 }
@@ -316,6 +329,9 @@ fn outlook(step: &StepRecord, now: u64) -> Outlook {
         phase: u8::try_from(step.phase.load(Ordering::Relaxed)).unwrap_or(0),
         pace_ns: bounded(&step.pace),
         begun: step.begun.load(Ordering::Relaxed).min(now),
+        ended: step.ended.load(Ordering::Relaxed).min(now),
+        soon_ns: bounded(&step.soon),
+        long_ns: bounded(&step.long),
         strained: strained(step, now),
     }
 }

@@ -65,6 +65,12 @@ pub struct Rhythm {
     pub pace_ns: u64,
     /// When the last step began.
     pub begun_ns: u64,
+    /// When it ended; 0 is unknown.
+    pub ended_ns: u64,
+    /// Nine of ten pauses are longer than this; 0 is unknown.
+    pub soon_ns: u64,
+    /// Nine of ten pauses are shorter than this; 0 is unknown.
+    pub long_ns: u64,
 }
 
 impl Rhythm {
@@ -78,6 +84,9 @@ impl Rhythm {
         phase: Phase::Unknown,
         pace_ns: 0,
         begun_ns: 0,
+        ended_ns: 0,
+        soon_ns: 0,
+        long_ns: 0,
     };
     /// A step makes use of all of the GPU.
     pub const ALL: u32 = 1_000;

@@ -2,7 +2,7 @@
 //!
 //! Programs are regular in two ways: they begin at even distances (a loop with a clock), or they pause evenly after each
 //! step (a loop with a sleep). Both are followed, and the steadier one predicts. What is neither comes at random, and of
-//! that only the mean pause is known. A few of the last steps count, so a program that changes its habits is forgotten
+//! that is known how long pauses are on average, and how short and how long mostly. A few of the last steps count, so a program that changes its habits is forgotten
 //! soon; at once, if its steps keep coming at other times than predicted.
 
 use crate::Rhythm;
@@ -69,6 +69,15 @@ impl Distances {
         Some(Habit { middle_ns, spread_ns: sorted[(known - 1) * 9 / 10] })
     }
 
+    /// Of ten one is shorter than the first of these, and one longer than the second.
+    fn mostly_within(&self) -> Option<[u64; 2]> {
+        let known = self.known();
+        let mut sorted = self.last;
+        let sorted = &mut sorted[..known];
+        sorted.sort_unstable();
+        (known >= FEWEST).then(|| [sorted[known / 10], sorted[(known - 1) * 9 / 10]])
+    }
+
     fn mean(&self) -> u64 {
         let known = self.known();
         let sum = self.last[..known].iter().fold(0_u64, |sum, ns| sum.saturating_add(*ns));
@@ -126,6 +135,8 @@ impl Work {
 struct Habits {
     period: Option<Habit>,
     pause: Option<Habit>,
+    /// How short and how long pauses are mostly.
+    within: [u64; 2],
     lasts_ns: u64,
     needs: u32,
 }
@@ -215,6 +226,9 @@ impl Learner {
             gap_ns: self.pauses.mean(),
             lasts_ns: habits.lasts_ns,
             needs: habits.needs,
+            ended_ns: now_ns,
+            soon_ns: habits.within[0],
+            long_ns: habits.within[1],
             ..Rhythm::UNKNOWN
         }
     }
@@ -223,13 +237,20 @@ impl Learner {
     #[must_use]
     pub fn rhythm(&self) -> Rhythm {
         let (due_ns, spread_ns) = (self.due_ns, self.spread_ns);
-        let Habits { lasts_ns, needs, .. } = self.habits();
-        Rhythm { due_ns, spread_ns, gap_ns: self.pauses.mean(), lasts_ns, needs, ..Rhythm::UNKNOWN }
+        let Habits { lasts_ns, needs, within: [soon_ns, long_ns], .. } = self.habits();
+        let (gap_ns, ended_ns) = (self.pauses.mean(), self.ended_ns.unwrap_or(0));
+        Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, needs, ended_ns, soon_ns, long_ns, ..Rhythm::UNKNOWN }
     }
 
     fn habits(&self) -> Habits {
         let lasts_ns = self.lengths.habit().map_or_else(|| self.lengths.mean(), |habit| habit.middle_ns);
-        Habits { period: self.periods.habit(), pause: self.pauses.habit(), lasts_ns, needs: self.needs(lasts_ns) }
+        Habits {
+            period: self.periods.habit(),
+            pause: self.pauses.habit(),
+            within: self.pauses.mostly_within().unwrap_or_default(),
+            lasts_ns,
+            needs: self.needs(lasts_ns),
+        }
     }
 
     fn worked(&mut self, work: Work, length_ns: u64) {
@@ -307,6 +328,30 @@ mod tests {
         }
         assert!(predicted < 20, "{predicted} of 400");
         assert!((3 * MS..7 * MS).contains(&learner.rhythm().gap_ns), "{:?}", learner.rhythm());
+    }
+
+    /// Pauses between 4 and 10 ms, in no order: hardly one is shorter than 4 ms, or longer than 10.
+    #[test]
+    fn how_short_and_how_long_random_pauses_are_is_known() {
+        let (mut at, mut shorter, mut longer) = (MS, 0, 0);
+        let mut learner = Learner::new();
+        for i in 0..400 {
+            let pause = 4 * MS + noise(i, 6 * MS);
+            let rhythm = learner.rhythm();
+            shorter += u32::from(pause < rhythm.soon_ns);
+            longer += u32::from(rhythm.long_ns != 0 && pause > rhythm.long_ns);
+            at += pause;
+            learner.began(at);
+            at += MS;
+            learner.ended(at, None);
+            assert_eq!(learner.rhythm().ended_ns, at);
+        }
+        let rhythm = learner.rhythm();
+        assert!(
+            (4 * MS..6 * MS).contains(&rhythm.soon_ns) && (8 * MS..10 * MS).contains(&rhythm.long_ns),
+            "{rhythm:?}"
+        );
+        assert!((10..80).contains(&shorter) && (10..80).contains(&longer), "{shorter} and {longer} of 400");
     }
 
     #[test]

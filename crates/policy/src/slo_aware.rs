@@ -5,7 +5,7 @@
 //! all others a best-effort launch is held while one of them has a step under way,
 //! and before a step that is due if it would still be running then: that is known from what it takes and from what is in
 //! flight before it. Where steps come at random nobody knows when; then little is kept in flight, so that little is in the
-//! way when one comes. How much of all this is risked is the dial's: at 0 a launch must be over well before a step is due;
+//! way when one comes, unless hardly a pause was ever as short. How much of all this is risked is the dial's: at 0 a launch must be over well before a step is due;
 //! in the middle compute-bound kernels run beside steps, on a few SMs; at 1 nothing is held. What may be in flight is what all
 //! best-effort tenants together may have: each that wants the GPU has an equal part of it.
 //!
@@ -14,7 +14,7 @@
 //! Where a latency tenant misses its objectives nothing is risked any more: it is as if the dial were at 0, unless it is at 1.
 //! If that does not help, latency tenants of less weight stay on half of the SMs while one of more weight is at work.
 
-use crate::{Bound, Class, Dial, Lane, Launch, Member, Reason, TURN_NS, Until, Verdict, View};
+use crate::{Bound, Class, Dial, Lane, Launch, Member, Reason, Rhythm, TURN_NS, Until, Verdict, View};
 
 /// How long after it was due a step is still waited for, beyond its spread: then the tenant has changed its ways.
 const PATIENCE_NS: u64 = 100_000;
@@ -44,13 +44,33 @@ fn overrun(dial: Dial, lasts_ns: u64) -> i64 {
 
 /// What may be in flight when another launch is made: it is in the way of a step that nobody expected. Where all steps are
 /// expected there can be more, so that the GPU never waits for the host.
-fn ahead(dial: Dial, is_surprised: bool) -> u64 {
-    let points: &[(u16, i64)] = if is_surprised {
-        &[(0, 40_000), (250, 130_000), (500, 300_000), (750, 1_000_000), (1_000, 20_000_000)]
-    } else {
-        &[(0, 300_000), (250, 400_000), (500, 600_000), (750, 1_000_000), (1_000, 20_000_000)]
-    };
-    dial.along(points).unsigned_abs()
+fn ahead(dial: Dial, surprise: Option<Surprise>) -> u64 {
+    let expected = [(0, 300_000), (250, 400_000), (500, 600_000), (750, 1_000_000), (1_000, 20_000_000)];
+    let surprised = [(0, 40_000), (250, 130_000), (500, 300_000), (750, 1_000_000), (1_000, 20_000_000)];
+    let [expected, surprised] = [expected, surprised].map(|points| dial.along(&points).unsigned_abs());
+    match surprise {
+        None => expected,
+        // As before a step that is due: less and less.
+        Some(Surprise { not_before_ns }) => surprised.max(expected.min(not_before_ns / 4)),
+    }
+}
+
+/// A step that nobody can expect at a time, and how long it will not come mostly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Surprise {
+    not_before_ns: u64,
+}
+
+impl Surprise {
+    const ANY_TIME: Self = Self { not_before_ns: 0 };
+
+    /// The next step of a tenant, if it is none that is due.
+    fn of(member: &Member, now_ns: u64) -> Option<Self> {
+        let Rhythm { ended_ns, soon_ns, .. } = member.rhythm;
+        let is_known = soon_ns != 0 && ended_ns != 0 && ended_ns <= now_ns;
+        let not_before_ns = if is_known { ended_ns.saturating_add(soon_ns).saturating_sub(now_ns) } else { 0 };
+        expected(member, now_ns).is_none().then_some(Self { not_before_ns })
+    }
 }
 
 /// What may be in flight shortly before a step: less and less, so that what is predicted is little and the error small.
@@ -69,7 +89,7 @@ fn switch(view: &View<'_>) -> u64 {
 /// What may be in flight when another launch is made on a few SMs: it stays there when the step is over.
 pub(crate) fn room_beside(view: &View<'_>) -> u64 {
     const MOST_NS: u64 = 300_000;
-    ahead(view.dial, true).min(MOST_NS) / parts(view)
+    ahead(view.dial, Some(Surprise::ANY_TIME)).min(MOST_NS) / parts(view)
 }
 
 /// Among how many what may be in flight is divided: the best-effort tenants that want the GPU, this one among them.
@@ -142,22 +162,23 @@ fn weigh(launch: &Launch, view: &View<'_>) -> Verdict {
         let until = Until::new(view.now_ns.saturating_add(AGAIN_NS), urgent());
         return Verdict::hold(until, Reason::Busy, Some(busy.slot));
     }
-    let is_surprised = urgent().any(|other| expected(other, view.now_ns).is_none());
+    let surprise = urgent().filter_map(|other| Surprise::of(other, view.now_ns)).min();
     let first = urgent().filter_map(|other| Some((expected(other, view.now_ns)?, other))).min_by_key(|(at, _)| *at);
     let parts = parts(view);
     // The others' part may come before it. As much as they have in flight at the least of dials: the launch is not to wait
     // longer at a greater one.
-    let before = ahead(Dial::new(0), is_surprised).min(first.map_or(u64::MAX, |(due, _)| near(view, due)));
+    let before = ahead(Dial::new(0), surprise).min(first.map_or(u64::MAX, |(due, _)| near(view, due)));
     let of_others = before / parts * (parts - 1);
     let takes_ns = view.in_flight_ns.saturating_add(launch.expected_ns()).saturating_add(of_others);
     let over_ns = view.now_ns.saturating_add(takes_ns).saturating_add(error(takes_ns));
-    let ahead = ahead(view.dial, is_surprised).min(first.map_or(u64::MAX, |(due, _)| near(view, due))) / parts;
+    let ahead = ahead(view.dial, surprise).min(first.map_or(u64::MAX, |(due, _)| near(view, due))) / parts;
     if let Some((due, other)) = first
         && over_ns.saturating_add(switch(view))
             > due.earliest_ns.saturating_add_signed(overrun(view.dial, other.rhythm.lasts_ns))
     {
         // What is longer than all pauses would never run: few SMs do the least harm.
-        let never_fits = other.rhythm.gap_ns != 0 && launch.expected_ns() > other.rhythm.gap_ns;
+        let longest_ns = other.rhythm.gap_ns.max(other.rhythm.long_ns);
+        let never_fits = longest_ns != 0 && launch.expected_ns() > longest_ns;
         if never_fits && view.in_flight_ns <= ahead && may_be_tried(launch, view, (due, other)) {
             return Verdict::run(Lane::Full, Reason::Trial);
         }

@@ -500,9 +500,10 @@ impl Asked {
 }
 
 fn rhythm(outlook: &Outlook) -> Rhythm {
-    let Outlook { due, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, begun, strained: _ } = *outlook;
+    let Outlook { due: due_ns, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, .. } = *outlook;
+    let Outlook { begun: begun_ns, ended: ended_ns, soon_ns, long_ns, .. } = *outlook;
     let phase = Phase::from_number(phase);
-    Rhythm { due_ns: due, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, begun_ns: begun }
+    Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, begun_ns, ended_ns, soon_ns, long_ns }
 }
 
 fn policy_class(class: Class) -> detshare_policy::Class {

@@ -39,10 +39,12 @@ fn rhythm(now_ns: u64) -> impl Strategy<Value = Rhythm> {
     let needs = prop_oneof![Just(Rhythm::ALL), 1..=Rhythm::ALL];
     let phase = (0..3_u8).prop_map(Phase::from_number);
     let known = (due, 0..700_000_u64, duration(), duration(), needs);
-    (known, phase, duration(), duration()).prop_map(
-        move |((due_ns, spread_ns, gap_ns, lasts_ns, needs), phase, pace_ns, begun)| {
-            let begun_ns = now_ns - begun;
-            Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, begun_ns }
+    let pauses = (duration(), duration(), duration());
+    (known, phase, duration(), duration(), pauses).prop_map(
+        move |((due_ns, spread_ns, gap_ns, lasts_ns, needs), phase, pace_ns, begun, (ended, soon_ns, long_ns))| {
+            let (begun_ns, ended_ns) = (now_ns - begun, now_ns - ended);
+            let pauses = Rhythm { ended_ns, soon_ns, long_ns, ..Rhythm::UNKNOWN };
+            Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, begun_ns, ..pauses }
         },
     )
 }
@@ -129,7 +131,7 @@ fn close_moment() -> impl Strategy<Value = (Moment, Launch)> {
                 other.class = Class::Latency;
                 other.rhythm.due_ns = Some(over_ns.saturating_add_signed(near));
                 if long {
-                    other.rhythm.gap_ns = launch.expected_ns() / 2;
+                    (other.rhythm.gap_ns, other.rhythm.long_ns) = (launch.expected_ns() / 2, 0);
                 }
             }
             (moment, launch)
@@ -352,7 +354,8 @@ fn wild_member() -> impl Strategy<Value = Member> {
     let rhythm = (proptest::option::of(wild()), wild(), wild(), wild(), wild_u32()).prop_map(
         |(due_ns, spread_ns, gap_ns, lasts_ns, needs)| {
             let phase = Phase::from_number(u8::try_from(needs % 3).unwrap_or(0));
-            Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns: gap_ns, begun_ns: lasts_ns }
+            let pauses = Rhythm { ended_ns: lasts_ns, soon_ns: spread_ns, long_ns: gap_ns, ..Rhythm::UNKNOWN };
+            Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns: gap_ns, begun_ns: lasts_ns, ..pauses }
         },
     );
     (any::<u8>(), any::<bool>(), wild_u32(), any::<bool>(), any::<bool>(), rhythm).prop_map(

@@ -320,6 +320,26 @@ fn what_may_be_in_flight_is_divided_among_those_that_want_the_gpu() {
     }
 }
 
+/// Where steps come at random, more may be in flight for as long as hardly a pause was ever as short.
+#[test]
+fn random_steps_are_least_expected_right_after_the_last() {
+    let most = |since_ns: u64, soon_ns| {
+        let rhythm = Rhythm { ended_ns: 10 * MS, soon_ns, gap_ns: 8 * MS, lasts_ns: MS, ..Rhythm::UNKNOWN };
+        let server = [Member { busy: false, rhythm, ..SERVER }];
+        let runs = |in_flight_ns: &u64| {
+            let view = View { in_flight_ns: *in_flight_ns, ..seen(10 * MS + since_ns, TRAINING, &server) };
+            matches!(decide(numbered("slo-aware"), &Launch::UNKNOWN, &view).decision, Decision::Run(_))
+        };
+        (0..MS).step_by(10_000).take_while(runs).last().expect("nothing is not too much")
+    };
+    let at_any_time = most(0, 0);
+    assert_eq!(at_any_time, 130_000);
+    assert_eq!(most(0, 4 * MS), 400_000, "as much as where steps are expected");
+    assert_eq!(most(3 * MS, 4 * MS), 250_000, "a quarter of what is left");
+    assert_eq!((most(4 * MS, 4 * MS), most(9 * MS, 4 * MS)), (at_any_time, at_any_time));
+    assert_eq!(most(0, 400_000), at_any_time, "so soon that it is no different");
+}
+
 /// A step that is due leaves time for what other best-effort tenants have in flight.
 #[test]
 fn what_others_may_have_in_flight_has_to_be_over_too() {
