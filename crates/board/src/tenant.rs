@@ -94,6 +94,12 @@ impl Tenant {
         });
     }
 
+    /// How many SMs the lane has that was published last; 0 is unknown.
+    #[must_use]
+    pub fn lane_width(&self) -> u32 {
+        self.pages.record.0.lane_width.load(Ordering::Relaxed)
+    }
+
     /// Publishes which GPU the tenant uses; 0 is unknown.
     pub fn set_gpu(&self, gpu: u64) {
         self.pages.facts.0.gpu.store(gpu, Ordering::Relaxed);

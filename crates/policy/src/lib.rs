@@ -57,7 +57,8 @@ pub struct Rhythm {
     pub gap_ns: u64,
     /// How long a step lasts on all SMs; 0 is unknown.
     pub lasts_ns: u64,
-    /// What part of the GPU a step makes use of while it lasts, in thousandths; all of it where nobody knows.
+    /// What part of the GPU a step makes use of while it lasts, in thousandths; all of it where nobody knows. More than any part on
+    /// which steps were seen to last far too long.
     pub needs: u32,
     /// What the step under way is, or the last one was.
     pub phase: Phase,

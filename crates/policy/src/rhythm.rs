@@ -17,6 +17,10 @@ const WRONG: u32 = 3;
 const JITTER_NS: u64 = 50_000;
 /// Where the GPU works for more than this part of a step, in quarters, its work may be what the step waits for.
 const MOST_QUARTERS: u64 = 3;
+/// As many SMs, in thousandths, are as good as all.
+const NEARLY_ALL: u32 = 960;
+/// On few SMs a step may last longer by this part of what it lasts on all: others take bandwidth meanwhile.
+const FAR_LONGER_PART: u64 = 4;
 /// Steady is what varies by no more than this part of itself.
 const STEADY_PART: u64 = 8;
 
@@ -106,6 +110,13 @@ pub struct Learner {
     work: Distances,
     /// Steps in a row that were too long for the few SMs that they had.
     cramped: u32,
+    /// The part of the SMs that the step under way has, in thousandths; and how long steps last on the part that they had last,
+    /// if that was not all of them.
+    part: u32,
+    narrow_part: u32,
+    narrow: Distances,
+    /// The largest part on which steps last too long, and how long.
+    too_narrow: Option<(u32, u64)>,
     /// What these are like, while nothing has been added to them.
     habits: Option<Habits>,
 }
@@ -162,8 +173,17 @@ impl Learner {
             wrong: 0,
             work: Distances::NONE,
             cramped: 0,
+            part: Rhythm::ALL,
+            narrow_part: Rhythm::ALL,
+            narrow: Distances::NONE,
+            too_narrow: None,
             habits: None,
         }
+    }
+
+    /// The step that has begun has that part of the SMs, in thousandths.
+    pub fn ran_on(&mut self, part: u32) {
+        self.part = part.clamp(1, Rhythm::ALL);
     }
 
     /// A step has begun.
@@ -183,6 +203,7 @@ impl Learner {
                 distances.forget(WRONG as usize);
             }
             self.cramped = 0;
+            self.too_narrow = None;
         }
     }
 
@@ -202,7 +223,11 @@ impl Learner {
         self.ended_ns = Some(now_ns);
         if let Some(began) = self.began_ns {
             let length = now_ns.saturating_sub(began);
-            self.lengths.add(length);
+            if self.part < NEARLY_ALL {
+                self.lasted_on_few(length)
+            } else {
+                self.lengths.add(length)
+            }
             if let Some(work) = work {
                 self.worked(work, length);
             }
@@ -243,7 +268,9 @@ impl Learner {
     }
 
     fn habits(&self) -> Habits {
-        let lasts_ns = self.lengths.habit().map_or_else(|| self.lengths.mean(), |habit| habit.middle_ns);
+        // Who never had all SMs is known by what it had.
+        let lengths = if self.lengths.known() == 0 { &self.narrow } else { &self.lengths };
+        let lasts_ns = lengths.habit().map_or_else(|| lengths.mean(), |habit| habit.middle_ns);
         Habits {
             period: self.periods.habit(),
             pause: self.pauses.habit(),
@@ -251,6 +278,26 @@ impl Learner {
             lasts_ns,
             needs: self.needs(lasts_ns),
         }
+    }
+
+    /// A step lasted so long on a part of the SMs.
+    fn lasted_on_few(&mut self, length_ns: u64) {
+        if self.narrow_part != self.part {
+            (self.narrow_part, self.narrow) = (self.part, Distances::NONE);
+        }
+        self.narrow.add(length_ns);
+        let Some(habit) = self.narrow.habit().filter(|habit| self.is_too_long(habit.middle_ns)) else { return };
+        let is_larger = self.too_narrow.is_none_or(|(part, _)| part <= self.part);
+        if is_larger {
+            self.too_narrow = Some((self.part, habit.middle_ns));
+        }
+    }
+
+    /// Whether that is far longer than steps last on all SMs.
+    fn is_too_long(&self, length_ns: u64) -> bool {
+        self.lengths
+            .habit()
+            .is_some_and(|all| length_ns > all.middle_ns.saturating_add(all.middle_ns / FAR_LONGER_PART))
     }
 
     fn worked(&mut self, work: Work, length_ns: u64) {
@@ -268,7 +315,10 @@ impl Learner {
             let thousandths = work.middle_ns.saturating_mul(u64::from(Rhythm::ALL)) / lasts_ns.max(1);
             u32::try_from(thousandths).unwrap_or(Rhythm::ALL)
         });
-        part.unwrap_or(Rhythm::ALL).clamp(1, Rhythm::ALL)
+        // More than a part on which steps were seen to last too long, whatever their work says.
+        let seen =
+            self.too_narrow.filter(|(_, length_ns)| self.is_too_long(*length_ns)).map_or(0, |(part, _)| part + 1);
+        part.unwrap_or(Rhythm::ALL).max(seen).clamp(1, Rhythm::ALL)
     }
 }
 
@@ -388,6 +438,35 @@ mod tests {
         assert_eq!(needs(&mut learner, 20, 200, 600), 200, "there was room");
         assert_eq!(needs(&mut learner, 20, 200, 800), Rhythm::ALL);
         assert_eq!(needs(&mut learner, 20, 200, 200), Rhythm::ALL, "it would be cramped again");
+    }
+
+    /// What a step needs is what its work says, until steps are seen to last far longer on as much.
+    #[test]
+    fn what_was_seen_on_few_sms_counts_more_than_what_was_worked_out() {
+        const QUARTER: u32 = 242;
+        let after = |on_few_ms: u64, on_all_ms: u64| {
+            let mut learner = Learner::new();
+            let mut at = 0;
+            let mut steps = |learner: &mut Learner, part, count: u64, ms: u64| {
+                for _ in 0..count {
+                    learner.began(at);
+                    learner.ran_on(part);
+                    at += ms * MS;
+                    learner.ended(at, Some(Work { all_ns: MS, ran_ns: MS }));
+                    at += 7 * MS + noise(at, 5 * MS);
+                }
+            };
+            steps(&mut learner, Rhythm::ALL, 20, 10);
+            assert_eq!(learner.rhythm().needs, 100);
+            steps(&mut learner, QUARTER, 20, on_few_ms);
+            // Another part that is enough does not make one forget.
+            steps(&mut learner, 2 * QUARTER, 8, 10);
+            steps(&mut learner, Rhythm::ALL, 20, on_all_ms);
+            learner.rhythm().needs
+        };
+        assert_eq!(after(12, 10), 100, "a little longer, as beside others");
+        assert_eq!(after(14, 10), QUARTER + 1);
+        assert_eq!(after(14, 14), 71, "it lasts as long on all SMs: the program has changed its ways");
     }
 
     #[test]

@@ -171,6 +171,7 @@ impl<'a> Simulation<'a> {
     /// It is seen that a tenant has nothing left to do.
     fn idle(&mut self, number: usize) {
         let tenant = &mut self.tenants[number];
+        tenant.ran_on(self.sms);
         tenant.set_idle(self.now_ns);
         let was_waiting = tenant.thread == Thread::Waiting;
         if was_waiting && tenant.class == Class::Latency {
