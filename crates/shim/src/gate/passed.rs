@@ -50,27 +50,3 @@ pub(super) fn is_news(lane: Lane, reason: Reason) -> bool {
     let now = u32::try_from(side).unwrap_or(0) << 8 | u32::from(reason.number());
     LAST.load(Ordering::Relaxed) != now && LAST.swap(now, Ordering::Relaxed) != now
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_differs_from_the_last_decision_is_news() {
-        let (full, front, rest) = (Lane::Full, Lane::Front { split: 1 }, Lane::Rest { split: 1 });
-        for (lane, reason) in
-            [(full, Reason::Free), (full, Reason::Urgent), (front, Reason::Urgent), (rest, Reason::Urgent)]
-        {
-            assert!(is_news(lane, reason), "{lane:?} {reason:?}");
-            assert!(!is_news(lane, reason), "{lane:?} {reason:?} again");
-        }
-    }
-
-    #[test]
-    fn a_decision_is_of_one_launch_alone() {
-        assert_eq!(take(), None);
-        noted(NonZeroU64::MIN);
-        assert_eq!(take(), Some(NonZeroU64::MIN));
-        assert_eq!(take(), None);
-    }
-}
