@@ -168,7 +168,7 @@ pub struct Explanation {
     pub policy: String,
     /// How much best-effort tenants may disturb, from 0 to 1.
     pub aggressiveness: f64,
-    /// The last decisions, oldest first. Where there was nothing to decide, none are written down.
+    /// The last decisions, oldest first. Where there is nobody else none are written down.
     pub decisions: Vec<DecisionMade>,
 }
 
@@ -195,7 +195,16 @@ pub struct DecisionMade {
     /// How long it was expected to take; nothing where nobody knew.
     #[serde(default)]
     pub predicted_ns: Option<u64>,
-    /// How long it took when it was measured last.
+    /// What it was taken to last where nobody knew, and why nobody did.
+    #[serde(default)]
+    pub assumed_ns: Option<u64>,
+    /// See above.
+    #[serde(default)]
+    pub assumed_because: Option<String>,
+    /// Whether it was said when a step is due, and that was not believed.
+    #[serde(default)]
+    pub due_not_believed: bool,
+    /// How long this very launch took; nothing where that was not measured, or it has not ended.
     #[serde(default)]
     pub measured_ns: Option<u64>,
 }

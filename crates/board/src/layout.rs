@@ -26,7 +26,7 @@ pub(crate) const DECISIONS: usize = 62;
 pub(crate) const DECISION_WORDS: usize = 6;
 
 /// Changes with every change in this file.
-pub const LAYOUT: u32 = 7;
+pub const LAYOUT: u32 = 8;
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"detshare");
 
 /// A page group: a type that is laid out for sharing.
@@ -138,6 +138,10 @@ pub(crate) struct StepRecord {
     pub(crate) pace: AtomicU64,
     /// Not 0 while it misses its objectives.
     pub(crate) strained: AtomicU32,
+    /// When the last one ended; and what nine of ten pauses are longer than, and shorter than. 0 is unknown.
+    pub(crate) ended: AtomicU64,
+    pub(crate) soon: AtomicU64,
+    pub(crate) long: AtomicU64,
 }
 
 /// What others show of a tenant and nobody decides by within a step.
@@ -254,5 +258,6 @@ const _: () = {
     assert!(core::mem::offset_of!(DaemonPages, epoch) == 128);
     assert!(core::mem::offset_of!(DaemonPages, slots) == 512);
     assert!(size_of::<TenantRecord>() <= 64, "one line to read");
+    assert!(size_of::<StepRecord>() <= 128, "two lines to read");
     assert!(size_of::<Apart<SlotRecord>>() == 256);
 };

@@ -11,6 +11,7 @@ use crate::step::Step;
 use crate::step_times::{self, StepTimes};
 use crate::sync::{AtomicU64, Ordering, Watch, acquired};
 use core::fmt;
+use core::num::NonZeroU64;
 use rustix::fd::{AsFd, BorrowedFd};
 
 /// This process's own group. Any thread may publish.
@@ -93,6 +94,12 @@ impl Tenant {
         });
     }
 
+    /// How many SMs the lane has that was published last; 0 is unknown.
+    #[must_use]
+    pub fn lane_width(&self) -> u32 {
+        self.pages.record.0.lane_width.load(Ordering::Relaxed)
+    }
+
     /// Publishes which GPU the tenant uses; 0 is unknown.
     pub fn set_gpu(&self, gpu: u64) {
         self.pages.facts.0.gpu.store(gpu, Ordering::Relaxed);
@@ -129,6 +136,13 @@ impl Tenant {
         self.pages.step.0.spread.store(spread_ns, Ordering::Relaxed);
         self.pages.step.0.gap.store(gap_ns, Ordering::Relaxed);
         self.pages.step.0.needs.store(needs, Ordering::Relaxed);
+    }
+
+    /// Publishes when the last step ended, and what nine of ten pauses are longer than, and shorter than (0: unknown).
+    pub fn set_pauses(&self, ended: u64, soon_ns: u64, long_ns: u64) {
+        self.pages.step.0.ended.store(ended, Ordering::Relaxed);
+        self.pages.step.0.soon.store(soon_ns, Ordering::Relaxed);
+        self.pages.step.0.long.store(long_ns, Ordering::Relaxed);
     }
 
     /// Publishes what the step under way is, or the last one was, by a number (0: unknown), and what short steps have to do.
@@ -168,9 +182,14 @@ impl Tenant {
         self.pages.facts.0.quarantined.store(u32::from(quarantined), Ordering::Relaxed);
     }
 
-    /// Writes down a decision. Any thread may.
-    pub fn note_decision(&self, decision: &Noted) {
-        decisions::write(&self.pages.decisions, decision);
+    /// Writes down a decision, and says under which number. Any thread may.
+    pub fn note_decision(&self, decision: &Noted) -> NonZeroU64 {
+        decisions::write(&self.pages.decisions, decision)
+    }
+
+    /// Adds to a decision how long the launch took. Any thread may.
+    pub fn note_measured(&self, decision: NonZeroU64, ns: u64) {
+        decisions::measured(&self.pages.decisions, decision, ns);
     }
 
     /// Publishes how many SMs the lanes have that [`Tenant::note_kernel`] numbers.
@@ -283,6 +302,12 @@ pub struct Outlook {
     pub pace_ns: u64,
     /// When the last one began; never in the future.
     pub begun: u64,
+    /// When the last one ended; never in the future. 0 is unknown.
+    pub ended: u64,
+    /// What nine of ten pauses are longer than; 0 is unknown.
+    pub soon_ns: u64,
+    /// What nine of ten pauses are shorter than; 0 is unknown.
+    pub long_ns: u64,
     /// Whether it misses its objectives.
     pub strained: bool,
 }
@@ -310,6 +335,9 @@ fn outlook(step: &StepRecord, now: u64) -> Outlook {
         phase: u8::try_from(step.phase.load(Ordering::Relaxed)).unwrap_or(0),
         pace_ns: bounded(&step.pace),
         begun: step.begun.load(Ordering::Relaxed).min(now),
+        ended: step.ended.load(Ordering::Relaxed).min(now),
+        soon_ns: bounded(&step.soon),
+        long_ns: bounded(&step.long),
         strained: strained(step, now),
     }
 }

@@ -12,9 +12,9 @@ use crate::profiles::Gpu;
 use detshare_api::{DecisionMade, Isolation, Missed, Objective, Tenant, TenantPatch};
 use detshare_board::join::{Arrived, Hello, JoinError, Refusal, Welcome};
 use detshare_board::{Claim, Daemon, Entry, Noted, OBJECTIVES, Owner, SocketError, TenantState, TenantView, clock};
-use detshare_policy::Reason;
 use detshare_policy::objective::NAMES;
 use detshare_policy::phase::Phase;
+use detshare_policy::{Launch, Reason};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
@@ -329,6 +329,9 @@ impl Present {
             because_of: name_of(usize::from(noted.because_of)),
             predicted_ns: (noted.predicted_ns != 0).then_some(noted.predicted_ns),
             measured_ns: (noted.measured_ns != 0).then_some(noted.measured_ns),
+            assumed_ns: assumed(noted.doubts).map(|_| Launch::USUAL_NS),
+            assumed_because: assumed(noted.doubts).map(str::to_string),
+            due_not_believed: noted.doubts & Noted::DUE_NOT_BELIEVED != 0,
         };
         self.view.decisions().into_iter().map(describe).collect()
     }
@@ -385,6 +388,15 @@ impl Present {
 /// connection is attended to, and there it is known why.
 fn can_hear(told: Result<(), JoinError>) -> bool {
     matches!(told, Ok(()) | Err(JoinError::Socket(SocketError::Closed)))
+}
+
+/// Why something usual was assumed of a kernel, if it was.
+fn assumed(doubts: u8) -> Option<&'static str> {
+    match doubts & (Noted::UNKNOWN | Noted::NOT_BELIEVED) {
+        0 => None,
+        Noted::UNKNOWN => Some("it was never measured"),
+        _ => Some("what is stored of it cannot be"),
+    }
 }
 
 /// Such as `tpot 3 %`.

@@ -61,6 +61,12 @@ impl<M: Copy> Flight<M> {
         self.estimate(now_ns)
     }
 
+    /// All of it is over.
+    pub fn over(&mut self) {
+        (self.done_ns, self.unmarked_ns) = (self.total_ns, 0);
+        (self.marks, self.first, self.count) = ([const { None }; MARKS], 0, 0);
+    }
+
     fn oldest(&self) -> Option<(M, u64)> {
         self.marks[self.first].filter(|_| self.count > 0)
     }
@@ -156,6 +162,17 @@ mod tests {
         }
         assert_eq!(flight.left_ns(3, 5_000), 25_000, "nobody looks");
         assert_eq!(flight.left_ns(0, 40_000), 0, "nobody looks");
+    }
+
+    #[test]
+    fn what_is_seen_to_be_over_is_over() {
+        let mut flight = Numbered::none();
+        flight.launched(300_000, 0);
+        flight.launched(10_000, 0);
+        flight.flight.over();
+        assert_eq!(flight.left_ns(0, 1_000), 0);
+        flight.launched(100_000, 5_000);
+        assert_eq!(flight.left_ns(0, 6_000), 99_000);
     }
 
     #[test]

@@ -57,7 +57,8 @@ pub struct Rhythm {
     pub gap_ns: u64,
     /// How long a step lasts on all SMs; 0 is unknown.
     pub lasts_ns: u64,
-    /// What part of the GPU a step makes use of while it lasts, in thousandths; all of it where nobody knows.
+    /// What part of the GPU a step makes use of while it lasts, in thousandths; all of it where nobody knows. More than any part on
+    /// which steps were seen to last far too long.
     pub needs: u32,
     /// What the step under way is, or the last one was.
     pub phase: Phase,
@@ -65,6 +66,12 @@ pub struct Rhythm {
     pub pace_ns: u64,
     /// When the last step began.
     pub begun_ns: u64,
+    /// When it ended; 0 is unknown.
+    pub ended_ns: u64,
+    /// Nine of ten pauses are longer than this; 0 is unknown.
+    pub soon_ns: u64,
+    /// Nine of ten pauses are shorter than this; 0 is unknown.
+    pub long_ns: u64,
 }
 
 impl Rhythm {
@@ -78,6 +85,9 @@ impl Rhythm {
         phase: Phase::Unknown,
         pace_ns: 0,
         begun_ns: 0,
+        ended_ns: 0,
+        soon_ns: 0,
+        long_ns: 0,
     };
     /// A step makes use of all of the GPU.
     pub const ALL: u32 = 1_000;
@@ -136,6 +146,20 @@ pub enum Bound {
     Memory,
 }
 
+impl Bound {
+    /// What a kernel needs most that takes so long on all SMs, and so long on a part of them; nothing where that is no part.
+    #[must_use]
+    pub fn told_by((all_ns, all): (u64, u32), (part_ns, part): (u64, u32)) -> Option<Self> {
+        /// Of the slow-down that a lack of SMs would explain, more than this many hundredths are there.
+        const MOSTLY: u128 = 60;
+        let (all_ns, part_ns) = (u128::from(all_ns), u128::from(part_ns));
+        let lacking = all_ns * u128::from(all.saturating_sub(part)) / u128::from(part.max(1));
+        let slower = part_ns.saturating_sub(all_ns);
+        let is_mostly = slower * 100 > lacking * MOSTLY;
+        (lacking != 0 && part_ns != 0).then_some(if is_mostly { Self::Compute } else { Self::Memory })
+    }
+}
+
 /// What is to be launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Launch {
@@ -143,15 +167,20 @@ pub struct Launch {
     pub lasts_ns: Option<u64>,
     /// What it needs most; nothing where nobody knows.
     pub bound: Option<Bound>,
+    /// It has not run on all SMs for long, or never in this process: how long it takes there is hearsay.
+    pub untried: bool,
+    /// What few SMs mean to it is not known, and its tenant has time to find out.
+    pub unexplored: bool,
 }
 
 impl Launch {
     /// Never seen before.
-    pub const UNKNOWN: Self = Self { lasts_ns: None, bound: None };
+    pub const UNKNOWN: Self = Self { lasts_ns: None, bound: None, untried: false, unexplored: false };
     /// What a kernel is taken to last of which nothing is known: longer than most.
     pub const USUAL_NS: u64 = 100_000;
-    /// A prediction beyond this is not believed.
-    const LONGEST_NS: u64 = 10_000_000_000;
+    /// A prediction beyond this is not believed. What is handed on between processes says no more than 4.29 s, so whatever was
+    /// absurd before lies beyond it still.
+    pub const LONGEST_NS: u64 = 4_000_000_000;
 
     /// How long it will take on all SMs, as far as anybody can say.
     #[must_use]
@@ -210,7 +239,7 @@ pub struct View<'a> {
     pub ladder: &'a [u32],
     /// How many SMs the GPU has.
     pub width: u32,
-    /// How long the GPU still has to do with what this stream has launched, as far as anybody can say.
+    /// How long the GPU still has to do with what this tenant has launched into all its streams, as far as anybody can say.
     pub in_flight_ns: u64,
     /// The part of the last time in which this tenant was not held, in thousandths.
     pub share: u32,
@@ -373,11 +402,19 @@ pub enum Reason {
     Complement,
     /// A latency tenant of more weight misses its objectives.
     Yields,
+    /// It had been held for as long as a launch may be.
+    LongestHold,
+    /// Somebody has paused its tenant.
+    Paused,
+    /// It is longer than all pauses between steps, as far as anybody knows, and it is seen whether it still is.
+    Trial,
+    /// Nobody is about to want the GPU, and it is seen what few SMs mean to it.
+    Explored,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 20] = [
         Self::Free,
         Self::Urgent,
         Self::Fits,
@@ -394,6 +431,10 @@ impl Reason {
         Self::Apart,
         Self::Complement,
         Self::Yields,
+        Self::LongestHold,
+        Self::Paused,
+        Self::Trial,
+        Self::Explored,
     ];
 
     /// Its number, from 1.
@@ -428,6 +469,10 @@ impl Reason {
             Self::Apart => "on SMs of its own: its steps leave most of the GPU idle",
             Self::Complement => "half of the SMs: tokens, bound by memory, beside a prompt, bound by SMs",
             Self::Yields => "on half of the SMs: a latency tenant of more weight misses its objectives",
+            Self::LongestHold => "held for as long as a launch may be",
+            Self::Paused => "its tenant was paused",
+            Self::Trial => "longer than all pauses, it is said: to see whether it still is",
+            Self::Explored => "on few SMs, to see what binds it: nobody is about to want the GPU",
         }
     }
 }
@@ -441,15 +486,18 @@ pub struct Verdict {
     pub reason: Reason,
     /// The slot of the tenant that it is because of.
     pub because_of: Option<u8>,
+    /// Somebody said when its next step is due, and that was not believed: it should have begun long ago, or may begin at any
+    /// time around.
+    pub distrusts: bool,
 }
 
 impl Verdict {
     const fn run(lane: Lane, reason: Reason) -> Self {
-        Self { decision: Decision::Run(lane), reason, because_of: None }
+        Self { decision: Decision::Run(lane), reason, because_of: None, distrusts: false }
     }
 
     const fn hold(until: Until, reason: Reason, because_of: Option<u8>) -> Self {
-        Self { decision: Decision::Hold(until), reason, because_of }
+        Self { decision: Decision::Hold(until), reason, because_of, distrusts: false }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Programs are regular in two ways: they begin at even distances (a loop with a clock), or they pause evenly after each
 //! step (a loop with a sleep). Both are followed, and the steadier one predicts. What is neither comes at random, and of
-//! that only the mean pause is known. A few of the last steps count, so a program that changes its habits is forgotten
+//! that is known how long pauses are on average, and how short and how long mostly. A few of the last steps count, so a program that changes its habits is forgotten
 //! soon; at once, if its steps keep coming at other times than predicted.
 
 use crate::Rhythm;
@@ -17,6 +17,10 @@ const WRONG: u32 = 3;
 const JITTER_NS: u64 = 50_000;
 /// Where the GPU works for more than this part of a step, in quarters, its work may be what the step waits for.
 const MOST_QUARTERS: u64 = 3;
+/// As many SMs, in thousandths, are as good as all.
+const NEARLY_ALL: u32 = 960;
+/// On few SMs a step may last longer by this part of what it lasts on all: others take bandwidth meanwhile.
+const FAR_LONGER_PART: u64 = 4;
 /// Steady is what varies by no more than this part of itself.
 const STEADY_PART: u64 = 8;
 
@@ -69,6 +73,15 @@ impl Distances {
         Some(Habit { middle_ns, spread_ns: sorted[(known - 1) * 9 / 10] })
     }
 
+    /// Of ten one is shorter than the first of these, and one longer than the second.
+    fn mostly_within(&self) -> Option<[u64; 2]> {
+        let known = self.known();
+        let mut sorted = self.last;
+        let sorted = &mut sorted[..known];
+        sorted.sort_unstable();
+        (known >= FEWEST).then(|| [sorted[known / 10], sorted[(known - 1) * 9 / 10]])
+    }
+
     fn mean(&self) -> u64 {
         let known = self.known();
         let sum = self.last[..known].iter().fold(0_u64, |sum, ns| sum.saturating_add(*ns));
@@ -97,6 +110,13 @@ pub struct Learner {
     work: Distances,
     /// Steps in a row that were too long for the few SMs that they had.
     cramped: u32,
+    /// The part of the SMs that the step under way has, in thousandths; and how long steps last on the part that they had last,
+    /// if that was not all of them.
+    part: u32,
+    narrow_part: u32,
+    narrow: Distances,
+    /// The largest part on which steps last too long, and how long.
+    too_narrow: Option<(u32, u64)>,
     /// What these are like, while nothing has been added to them.
     habits: Option<Habits>,
 }
@@ -126,6 +146,8 @@ impl Work {
 struct Habits {
     period: Option<Habit>,
     pause: Option<Habit>,
+    /// How short and how long pauses are mostly.
+    within: [u64; 2],
     lasts_ns: u64,
     needs: u32,
 }
@@ -151,8 +173,17 @@ impl Learner {
             wrong: 0,
             work: Distances::NONE,
             cramped: 0,
+            part: Rhythm::ALL,
+            narrow_part: Rhythm::ALL,
+            narrow: Distances::NONE,
+            too_narrow: None,
             habits: None,
         }
+    }
+
+    /// The step that has begun has that part of the SMs, in thousandths.
+    pub fn ran_on(&mut self, part: u32) {
+        self.part = part.clamp(1, Rhythm::ALL);
     }
 
     /// A step has begun.
@@ -172,6 +203,7 @@ impl Learner {
                 distances.forget(WRONG as usize);
             }
             self.cramped = 0;
+            self.too_narrow = None;
         }
     }
 
@@ -191,7 +223,11 @@ impl Learner {
         self.ended_ns = Some(now_ns);
         if let Some(began) = self.began_ns {
             let length = now_ns.saturating_sub(began);
-            self.lengths.add(length);
+            if self.part < NEARLY_ALL {
+                self.lasted_on_few(length)
+            } else {
+                self.lengths.add(length)
+            }
             if let Some(work) = work {
                 self.worked(work, length);
             }
@@ -215,6 +251,9 @@ impl Learner {
             gap_ns: self.pauses.mean(),
             lasts_ns: habits.lasts_ns,
             needs: habits.needs,
+            ended_ns: now_ns,
+            soon_ns: habits.within[0],
+            long_ns: habits.within[1],
             ..Rhythm::UNKNOWN
         }
     }
@@ -223,13 +262,42 @@ impl Learner {
     #[must_use]
     pub fn rhythm(&self) -> Rhythm {
         let (due_ns, spread_ns) = (self.due_ns, self.spread_ns);
-        let Habits { lasts_ns, needs, .. } = self.habits();
-        Rhythm { due_ns, spread_ns, gap_ns: self.pauses.mean(), lasts_ns, needs, ..Rhythm::UNKNOWN }
+        let Habits { lasts_ns, needs, within: [soon_ns, long_ns], .. } = self.habits();
+        let (gap_ns, ended_ns) = (self.pauses.mean(), self.ended_ns.unwrap_or(0));
+        Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, needs, ended_ns, soon_ns, long_ns, ..Rhythm::UNKNOWN }
     }
 
     fn habits(&self) -> Habits {
-        let lasts_ns = self.lengths.habit().map_or_else(|| self.lengths.mean(), |habit| habit.middle_ns);
-        Habits { period: self.periods.habit(), pause: self.pauses.habit(), lasts_ns, needs: self.needs(lasts_ns) }
+        // Who never had all SMs is known by what it had.
+        let lengths = if self.lengths.known() == 0 { &self.narrow } else { &self.lengths };
+        let lasts_ns = lengths.habit().map_or_else(|| lengths.mean(), |habit| habit.middle_ns);
+        Habits {
+            period: self.periods.habit(),
+            pause: self.pauses.habit(),
+            within: self.pauses.mostly_within().unwrap_or_default(),
+            lasts_ns,
+            needs: self.needs(lasts_ns),
+        }
+    }
+
+    /// A step lasted so long on a part of the SMs.
+    fn lasted_on_few(&mut self, length_ns: u64) {
+        if self.narrow_part != self.part {
+            (self.narrow_part, self.narrow) = (self.part, Distances::NONE);
+        }
+        self.narrow.add(length_ns);
+        let Some(habit) = self.narrow.habit().filter(|habit| self.is_too_long(habit.middle_ns)) else { return };
+        let is_larger = self.too_narrow.is_none_or(|(part, _)| part <= self.part);
+        if is_larger {
+            self.too_narrow = Some((self.part, habit.middle_ns));
+        }
+    }
+
+    /// Whether that is far longer than steps last on all SMs.
+    fn is_too_long(&self, length_ns: u64) -> bool {
+        self.lengths
+            .habit()
+            .is_some_and(|all| length_ns > all.middle_ns.saturating_add(all.middle_ns / FAR_LONGER_PART))
     }
 
     fn worked(&mut self, work: Work, length_ns: u64) {
@@ -247,128 +315,13 @@ impl Learner {
             let thousandths = work.middle_ns.saturating_mul(u64::from(Rhythm::ALL)) / lasts_ns.max(1);
             u32::try_from(thousandths).unwrap_or(Rhythm::ALL)
         });
-        part.unwrap_or(Rhythm::ALL).clamp(1, Rhythm::ALL)
+        // More than a part on which steps were seen to last too long, whatever their work says.
+        let seen =
+            self.too_narrow.filter(|(_, length_ns)| self.is_too_long(*length_ns)).map_or(0, |(part, _)| part + 1);
+        part.unwrap_or(Rhythm::ALL).max(seen).clamp(1, Rhythm::ALL)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: u64 = 1_000_000;
-
-    /// Steps that begin at these times and last so long; how far each was from when it was due.
-    fn errors(learner: &mut Learner, steps: impl IntoIterator<Item = (u64, u64)>) -> Vec<Option<u64>> {
-        let mut errors = Vec::new();
-        for (began, lasts) in steps {
-            errors.push(learner.rhythm().due_ns.map(|due| due.abs_diff(began)));
-            learner.began(began);
-            learner.ended(began + lasts, None);
-        }
-        errors
-    }
-
-    /// A number that looks random, below `below`.
-    fn noise(i: u64, below: u64) -> u64 {
-        let mixed = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed ^ mixed >> 31).wrapping_mul(0xbf58_476d_1ce4_e5b9) % below
-    }
-
-    #[test]
-    fn a_beat_is_known_to_a_tenth_of_a_millisecond() {
-        let steps = (0..200).map(|i| (10 * MS + i * 6 * MS + noise(i, 40_000), MS + noise(i + 7, 400_000)));
-        let errors = errors(&mut Learner::new(), steps);
-        assert!(errors[8..].iter().all(|error| error.is_some_and(|ns| ns < 100_000)), "{errors:?}");
-    }
-
-    #[test]
-    fn even_pauses_are_known_too() {
-        let mut at = MS;
-        let steps = (0..200).map(|i| {
-            let lasts = MS + noise(i, 3 * MS);
-            let began = at;
-            at += lasts + 5 * MS + noise(i + 3, 60_000);
-            (began, lasts)
-        });
-        let errors = errors(&mut Learner::new(), steps);
-        assert!(errors[8..].iter().all(|error| error.is_some_and(|ns| ns < 100_000)), "{errors:?}");
-    }
-
-    #[test]
-    fn random_arrivals_are_not_predicted_but_their_mean_is_known() {
-        let mut at = MS;
-        let mut learner = Learner::new();
-        let mut predicted = 0;
-        for i in 0..400 {
-            predicted += u32::from(learner.rhythm().due_ns.is_some());
-            learner.began(at);
-            learner.ended(at + MS, None);
-            at += MS + noise(i, 10 * MS);
-        }
-        assert!(predicted < 20, "{predicted} of 400");
-        assert!((3 * MS..7 * MS).contains(&learner.rhythm().gap_ns), "{:?}", learner.rhythm());
-    }
-
-    #[test]
-    fn new_habits_replace_old_ones() {
-        let mut learner = Learner::new();
-        errors(&mut learner, (0..100).map(|i| (i * 6 * MS, MS)));
-        let after = errors(&mut learner, (0..40).map(|i| (600 * MS + i * 10 * MS, 5 * MS)));
-        assert!(after[12..].iter().all(|error| *error == Some(0)), "{after:?}");
-        assert_eq!(learner.rhythm().lasts_ns, 5 * MS);
-    }
-
-    /// Steps of 10 ms with so much work, in thousandths of what the GPU could do, and where it ran.
-    fn needs(learner: &mut Learner, steps: u64, all: u64, ran: u64) -> u32 {
-        for i in 0..steps {
-            learner.began(i * 20 * MS);
-            learner.ended(i * 20 * MS + 10 * MS, Some(Work { all_ns: all * 10_000, ran_ns: ran * 10_000 }));
-        }
-        learner.rhythm().needs
-    }
-
-    #[test]
-    fn what_part_of_the_gpu_a_step_needs_is_known_after_a_few() {
-        assert_eq!(needs(&mut Learner::new(), 3, 200, 200), Rhythm::ALL);
-        assert_eq!(needs(&mut Learner::new(), 20, 200, 200), 200);
-        assert_eq!(needs(&mut Learner::new(), 20, 5_000, 5_000), Rhythm::ALL);
-        let mut learner = Learner::new();
-        errors(&mut learner, (0..20).map(|i| (i * 6 * MS, MS)));
-        assert_eq!(learner.rhythm().needs, Rhythm::ALL, "nobody kept account of the work");
-    }
-
-    #[test]
-    fn who_was_cramped_on_few_sms_gets_all() {
-        let mut learner = Learner::new();
-        assert_eq!(needs(&mut learner, 20, 200, 600), 200, "there was room");
-        assert_eq!(needs(&mut learner, 20, 200, 800), Rhythm::ALL);
-        assert_eq!(needs(&mut learner, 20, 200, 200), Rhythm::ALL, "it would be cramped again");
-    }
-
-    #[test]
-    fn who_foresees_the_end_learns_the_same() {
-        let (mut one, mut other) = (Learner::new(), Learner::new());
-        for i in 0..200 {
-            let began = i * 6 * MS + noise(i, 300_000);
-            let ended = began + MS + noise(i + 3, 200_000);
-            one.began(began);
-            other.began(began);
-            other.foresee();
-            assert_eq!(one.if_ended(ended), other.if_ended(ended));
-            one.ended(ended, None);
-            other.ended(ended, None);
-            assert_eq!(one.rhythm(), other.rhythm());
-        }
-    }
-
-    #[test]
-    fn clocks_that_jump_do_no_harm() {
-        let mut learner = Learner::new();
-        for at in [u64::MAX, 0, 5, u64::MAX - 1, 3 * MS, 3 * MS, 0] {
-            learner.began(at);
-            learner.ended(at.wrapping_add(MS), None);
-            let rhythm = learner.rhythm();
-            assert!(rhythm.due_ns.is_none() || rhythm.spread_ns < u64::MAX);
-        }
-    }
-}
+#[path = "rhythm_tests.rs"]
+mod tests;

@@ -5,15 +5,16 @@
 //! all others a best-effort launch is held while one of them has a step under way,
 //! and before a step that is due if it would still be running then: that is known from what it takes and from what is in
 //! flight before it. Where steps come at random nobody knows when; then little is kept in flight, so that little is in the
-//! way when one comes. How much of all this is risked is the dial's: at 0 a launch must be over well before a step is due;
-//! in the middle compute-bound kernels run beside steps, on a few SMs; at 1 nothing is held.
+//! way when one comes, unless hardly a pause was ever as short. How much of all this is risked is the dial's: at 0 a launch must be over well before a step is due;
+//! in the middle compute-bound kernels run beside steps, on a few SMs; at 1 nothing is held. What may be in flight is what all
+//! best-effort tenants together may have: each that wants the GPU has an equal part of it.
 //!
 //! Whoever gets less than its least share runs all the same, on a few SMs where there are lanes.
 //!
 //! Where a latency tenant misses its objectives nothing is risked any more: it is as if the dial were at 0, unless it is at 1.
 //! If that does not help, latency tenants of less weight stay on half of the SMs while one of more weight is at work.
 
-use crate::{Bound, Class, Dial, Lane, Launch, Member, Reason, TURN_NS, Until, Verdict, View};
+use crate::{Bound, Class, Dial, Lane, Launch, Member, Reason, Rhythm, TURN_NS, Until, Verdict, View};
 
 /// How long after it was due a step is still waited for, beyond its spread: then the tenant has changed its ways.
 const PATIENCE_NS: u64 = 100_000;
@@ -21,6 +22,13 @@ const PATIENCE_NS: u64 = 100_000;
 const WIDEST_SPREAD_NS: u64 = 500_000;
 /// Holds are looked at again no later than this: what is predicted changes.
 const AGAIN_NS: u64 = 5_000_000;
+
+/// Below it nobody is disturbed, not by a trial and not by as much as the bandwidth that is taken.
+const DISTURBS: Dial = Dial::new(100);
+
+/// From here on kernels that compute binds run beside steps, and from there on any.
+const COMPUTE: Dial = Dial::new(500);
+const ANY: Dial = Dial::new(750);
 
 /// By how much a launch may overrun the time at which a step is due; below 0, how long before it must be over. A part of what
 /// the step lasts: the longer it is, the less it is disturbed by the same delay.
@@ -36,13 +44,33 @@ fn overrun(dial: Dial, lasts_ns: u64) -> i64 {
 
 /// What may be in flight when another launch is made: it is in the way of a step that nobody expected. Where all steps are
 /// expected there can be more, so that the GPU never waits for the host.
-fn ahead(dial: Dial, is_surprised: bool) -> u64 {
-    let points: &[(u16, i64)] = if is_surprised {
-        &[(0, 40_000), (250, 130_000), (500, 300_000), (750, 1_000_000), (1_000, 20_000_000)]
-    } else {
-        &[(0, 300_000), (250, 400_000), (500, 600_000), (750, 1_000_000), (1_000, 20_000_000)]
-    };
-    dial.along(points).unsigned_abs()
+fn ahead(dial: Dial, surprise: Option<Surprise>) -> u64 {
+    let expected = [(0, 300_000), (250, 400_000), (500, 600_000), (750, 1_000_000), (1_000, 20_000_000)];
+    let surprised = [(0, 40_000), (250, 130_000), (500, 300_000), (750, 1_000_000), (1_000, 20_000_000)];
+    let [expected, surprised] = [expected, surprised].map(|points| dial.along(&points).unsigned_abs());
+    match surprise {
+        None => expected,
+        // As before a step that is due: less and less.
+        Some(Surprise { not_before_ns }) => surprised.max(expected.min(not_before_ns / 4)),
+    }
+}
+
+/// A step that nobody can expect at a time, and how long it will not come mostly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Surprise {
+    not_before_ns: u64,
+}
+
+impl Surprise {
+    const ANY_TIME: Self = Self { not_before_ns: 0 };
+
+    /// The next step of a tenant, if it is none that is due.
+    fn of(member: &Member, now_ns: u64) -> Option<Self> {
+        let Rhythm { ended_ns, soon_ns, .. } = member.rhythm;
+        let is_known = soon_ns != 0 && ended_ns != 0 && ended_ns <= now_ns;
+        let not_before_ns = if is_known { ended_ns.saturating_add(soon_ns).saturating_sub(now_ns) } else { 0 };
+        expected(member, now_ns).is_none().then_some(Self { not_before_ns })
+    }
 }
 
 /// What may be in flight shortly before a step: less and less, so that what is predicted is little and the error small.
@@ -59,9 +87,15 @@ fn switch(view: &View<'_>) -> u64 {
 }
 
 /// What may be in flight when another launch is made on a few SMs: it stays there when the step is over.
-pub(crate) fn room_beside(dial: Dial) -> u64 {
+pub(crate) fn room_beside(view: &View<'_>) -> u64 {
     const MOST_NS: u64 = 300_000;
-    ahead(dial, true).min(MOST_NS)
+    ahead(view.dial, Some(Surprise::ANY_TIME)).min(MOST_NS) / parts(view)
+}
+
+/// Among how many what may be in flight is divided: the best-effort tenants that want the GPU, this one among them.
+fn parts(view: &View<'_>) -> u64 {
+    let others = view.others.iter().filter(|other| other.class == Class::BestEffort && other.wants()).count();
+    u64::try_from(others).unwrap_or(u64::MAX).saturating_add(1)
 }
 
 /// What a prediction of so long a time may be short by.
@@ -72,12 +106,25 @@ fn error(ns: u64) -> u64 {
 
 /// Whether a launch may run beside a step, on a few SMs.
 fn may_run_beside(dial: Dial, bound: Option<Bound>) -> bool {
-    const COMPUTE: Dial = Dial::new(500);
-    const ANY: Dial = Dial::new(750);
     dial >= ANY || (dial >= COMPUTE && bound == Some(Bound::Compute))
 }
 
 pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
+    // Below, nothing runs beside steps, and above, whatever binds it.
+    let is_asked = (COMPUTE..ANY).contains(&view.dial);
+    decide_exploring(launch, view, is_asked)
+}
+
+/// Decides a launch for a policy that wants to know what binds kernels, or does not.
+pub(crate) fn decide_exploring(launch: &Launch, view: &View<'_>, explores: bool) -> Verdict {
+    // When a step is due that is under way says nothing any more.
+    let says = |other: &&Member| other.class == Class::Latency && !other.wants() && other.rhythm.due_ns.is_some();
+    let is_distrusted = |other: &Member| expected(other, view.now_ns).is_none();
+    let distrusts = view.me.class == Class::BestEffort && view.others.iter().filter(says).any(is_distrusted);
+    Verdict { distrusts, ..weigh(&Launch { unexplored: launch.unexplored && explores, ..*launch }, view) }
+}
+
+fn weigh(launch: &Launch, view: &View<'_>) -> Verdict {
     if view.me.class == Class::Latency {
         if yields(view) {
             let lane = view.half().map_or(Lane::Full, |split| Lane::Rest { split });
@@ -100,14 +147,14 @@ pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
         return Verdict::run(Lane::Full, Reason::Unbounded);
     }
     if view.share < view.least_share {
-        let room = room_beside(view.dial);
+        let room = room_beside(view);
         if view.in_flight_ns > room {
             let at_ns = view.now_ns.saturating_add(view.in_flight_ns - room);
             return Verdict::hold(until(view, at_ns), Reason::InFlight, None);
         }
         return Verdict::run(few(view), Reason::LeastShare);
     }
-    let has_room_beside = !view.splits().is_empty() && view.in_flight_ns <= room_beside(view.dial);
+    let has_room_beside = !view.splits().is_empty() && view.in_flight_ns <= room_beside(view);
     if let Some(busy) = urgent().find(|other| other.wants()) {
         if may_run_beside(view.dial, launch.bound) && has_room_beside {
             return Verdict::run(few(view), Reason::Beside);
@@ -115,17 +162,26 @@ pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
         let until = Until::new(view.now_ns.saturating_add(AGAIN_NS), urgent());
         return Verdict::hold(until, Reason::Busy, Some(busy.slot));
     }
-    let is_surprised = urgent().any(|other| expected(other, view.now_ns).is_none());
-    let takes_ns = view.in_flight_ns.saturating_add(launch.expected_ns());
-    let over_ns = view.now_ns.saturating_add(takes_ns).saturating_add(error(takes_ns));
+    let surprise = urgent().filter_map(|other| Surprise::of(other, view.now_ns)).min();
     let first = urgent().filter_map(|other| Some((expected(other, view.now_ns)?, other))).min_by_key(|(at, _)| *at);
-    let ahead = ahead(view.dial, is_surprised).min(first.map_or(u64::MAX, |(due, _)| near(view, due)));
+    let parts = parts(view);
+    // The others' part may come before it. As much as they have in flight at the least of dials: the launch is not to wait
+    // longer at a greater one.
+    let before = ahead(Dial::new(0), surprise).min(first.map_or(u64::MAX, |(due, _)| near(view, due)));
+    let of_others = before / parts * (parts - 1);
+    let takes_ns = view.in_flight_ns.saturating_add(launch.expected_ns()).saturating_add(of_others);
+    let over_ns = view.now_ns.saturating_add(takes_ns).saturating_add(error(takes_ns));
+    let ahead = ahead(view.dial, surprise).min(first.map_or(u64::MAX, |(due, _)| near(view, due))) / parts;
     if let Some((due, other)) = first
         && over_ns.saturating_add(switch(view))
             > due.earliest_ns.saturating_add_signed(overrun(view.dial, other.rhythm.lasts_ns))
     {
         // What is longer than all pauses would never run: few SMs do the least harm.
-        let never_fits = other.rhythm.gap_ns != 0 && launch.expected_ns() > other.rhythm.gap_ns;
+        let longest_ns = other.rhythm.gap_ns.max(other.rhythm.long_ns);
+        let never_fits = longest_ns != 0 && launch.expected_ns() > longest_ns;
+        if never_fits && view.in_flight_ns <= ahead && may_be_tried(launch, view, (due, other)) {
+            return Verdict::run(Lane::Full, Reason::Trial);
+        }
         if never_fits && view.in_flight_ns <= ahead && !view.splits().is_empty() {
             return Verdict::run(few(view), Reason::Beside);
         }
@@ -136,19 +192,38 @@ pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
         let at_ns = view.now_ns.saturating_add(view.in_flight_ns - ahead).min(latest_ns);
         return Verdict::hold(until(view, at_ns), Reason::InFlight, None);
     }
-    if view.quarantined {
-        return Verdict::run(few(view), Reason::Quarantined);
+    let beside = latency().filter(|other| other.wants()).filter_map(|other| apart(other, view)).max();
+    match beside {
+        _ if view.quarantined => Verdict::run(few(view), Reason::Quarantined),
+        Some(split) => Verdict::run(Lane::Rest { split }, Reason::Beside),
+        None if may_be_explored(launch, view, first.map(|(due, _)| due)) => Verdict::run(few(view), Reason::Explored),
+        None => Verdict::run(Lane::Full, if first.is_some() { Reason::Fits } else { Reason::Free }),
     }
-    if let Some(split) = latency().filter(|other| other.wants()).filter_map(|other| apart(other, view)).max() {
-        return Verdict::run(Lane::Rest { split }, Reason::Beside);
-    }
-    Verdict::run(Lane::Full, if first.is_some() { Reason::Fits } else { Reason::Free })
+}
+
+/// Whether a launch may run on few SMs to see what they mean to it: if it will be over there before a step is due, in the worst
+/// case that SMs are all that binds it, and does not take too long for a step that nobody expected.
+fn may_be_explored(launch: &Launch, view: &View<'_>, due: Option<Window>) -> bool {
+    const LONGEST_NS: u64 = 2_000_000;
+    let Some(widest) = view.splits().last() else { return false };
+    let narrow = u64::from(view.width.saturating_sub(*widest).max(1));
+    let takes_ns = launch.expected_ns().saturating_mul(u64::from(view.width)) / narrow;
+    let over_ns = view.now_ns.saturating_add(view.in_flight_ns).saturating_add(takes_ns + error(takes_ns));
+    launch.unexplored
+        && !view.is_strained()
+        && takes_ns <= LONGEST_NS
+        && due.is_none_or(|due| over_ns <= due.earliest_ns)
+}
+
+/// Whether a launch that would never fit is let go all the same, to see how long it takes: what was wrong once, or has changed,
+/// would never be put right otherwise. That costs one step at most, and there is most of the pause for it.
+fn may_be_tried(launch: &Launch, view: &View<'_>, (due, other): (Window, &Member)) -> bool {
+    let ahead_ns = due.earliest_ns.saturating_sub(view.now_ns);
+    launch.untried && !view.quarantined && view.dial >= DISTURBS && ahead_ns >= other.rhythm.gap_ns / 2
 }
 
 /// The split whose front is enough for a latency tenant's steps, if they leave most of the GPU idle.
 fn apart(member: &Member, view: &View<'_>) -> Option<usize> {
-    /// Below it nobody is disturbed by as much as the bandwidth that is taken.
-    const DISTURBS: Dial = Dial::new(100);
     const MOST_NEEDED: u32 = 250;
     /// What is fewer than this part of all SMs is never enough.
     const LEAST_PART: u32 = 5;
@@ -190,14 +265,16 @@ fn expected(member: &Member, now_ns: u64) -> Option<Window> {
     (now_ns < latest_ns).then(|| Window { earliest_ns: due_ns.saturating_sub(rhythm.spread_ns), latest_ns })
 }
 
-/// The narrowest lane; all SMs where there are no lanes.
+/// The narrowest lane; all SMs where there are no lanes. Who is quarantined has the narrowest of all, unless that lies in a
+/// front that a latency tenant has for itself: its kernels run on when the next step has begun.
 fn few(view: &View<'_>) -> Lane {
     let splits = view.splits();
     let (Some(last), Some(narrowest), Some(widest)) = (splits.len().checked_sub(1), splits.first(), splits.last())
     else {
         return Lane::Full;
     };
-    if view.quarantined && *narrowest < view.width.saturating_sub(*widest) {
+    let is_anybodys = || view.others.iter().any(|other| other.class == Class::Latency && apart(other, view).is_some());
+    if view.quarantined && *narrowest < view.width.saturating_sub(*widest) && !is_anybodys() {
         Lane::Front { split: 0 }
     } else {
         Lane::Rest { split: last }

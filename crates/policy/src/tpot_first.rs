@@ -7,25 +7,35 @@
 //!
 //! Best-effort tenants wait as under [`slo_aware`], unless tokens have time: beside decode steps whose tenants all have an
 //! objective for the time between tokens, and need less than half of it, they run on the other half of the SMs; but not
-//! kernels that memory binds, as it does decoding. Without an objective a tenant's own pace is the objective: its tokens have no time.
+//! kernels that memory binds, as it does decoding; so it is found out of each, while nobody wants the GPU. Without an objective a tenant's own pace is the objective: its tokens have no time.
 //!
 //! Where objectives are missed, all make way as under [`slo_aware`]: best-effort tenants first, then latency tenants by weight.
 
 use crate::phase::Phase;
 use crate::slo_aware::{self, room_beside};
-use crate::{Bound, Class, Lane, Launch, Member, Reason, Verdict, View};
+use crate::{Bound, Class, Decision, Lane, Launch, Member, Reason, Verdict, View};
 
 pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
     let Some(split) = view.half() else { return slo_aware::decide(launch, view) };
-    let may_run_beside = || launch.bound != Some(Bound::Memory) && view.in_flight_ns <= room_beside(view.dial);
+    let may_run_beside = || launch.bound != Some(Bound::Memory) && view.in_flight_ns <= room_beside(view);
     match (view.me.class, view.me.rhythm.phase) {
         (Class::Latency, _) if slo_aware::yields(view) => slo_aware::decide(launch, view),
         (Class::Latency, Phase::Prefill) => prefill(view, split),
         (Class::Latency, _) => decode(view, split),
-        (Class::BestEffort, _) if tokens_have_time(view) && may_run_beside() => {
+        (Class::BestEffort, _) if tokens_have_time(view) && may_run_beside() && !view.quarantined => {
             Verdict::run(Lane::Rest { split }, Reason::Beside)
         }
-        (Class::BestEffort, _) => slo_aware::decide(launch, view),
+        (Class::BestEffort, _) => outside_of_tokens(slo_aware::decide_exploring(launch, view, true), view),
+    }
+}
+
+/// Fronts are for tokens: who was to be in one has the narrowest rest.
+fn outside_of_tokens(verdict: Verdict, view: &View<'_>) -> Verdict {
+    match (verdict.decision, view.splits().len().checked_sub(1)) {
+        (Decision::Run(Lane::Front { .. }), Some(split)) => {
+            Verdict { decision: Decision::Run(Lane::Rest { split }), ..verdict }
+        }
+        _ => verdict,
     }
 }
 

@@ -3,10 +3,12 @@
 use crate::background::{self, Task};
 use crate::call::is_ok;
 use crate::coroutine::{self, Coroutine, STREAMS, active};
+use crate::gate::Passed;
 use crate::hot::HOT;
 use crate::kernel::{self, Shape};
 use crate::lane::FULL;
 use crate::stream::{Kind, Logical, Ring};
+use crate::watchdog::Subject;
 use crate::{gate, steps, watchdog};
 use core::cell::RefCell;
 use core::sync::atomic::Ordering;
@@ -108,21 +110,22 @@ pub(crate) fn launch(
     let Some(logical) = find(stream, default) else { return call(stream) };
     let Some(coroutine) = logical.coroutine() else { return call(stream) };
     let profile = kernel::profile(function, shape, coroutine);
-    let wanted = if capturing() { FULL } else { gate::pass(coroutine, logical, profile) };
+    let passed = if capturing() { Passed::UNDECIDED } else { gate::pass(coroutine, logical, profile) };
     let mut state = logical.begin();
     if capturing() {
         state = logical.until_it_can_move(state);
         state.go_home(coroutine);
         return call(stream);
     }
-    let lane = if profile.fits(function, shape, coroutine, wanted) { wanted } else { FULL };
+    let lane = if profile.fits(function, shape, coroutine, passed.lane) { passed.lane } else { FULL };
     logical.go(&mut state, coroutine, lane);
     state.note_launch(coroutine);
     steps::launched(logical, &mut state);
     let at = if state.is_home() { stream } else { state.handle() };
     let lane = state.lane();
     let code = if profile.is_to_be_timed(lane) {
-        watchdog::launch(coroutine, Some(function), profile, state.handle(), || (call(at), lane)).0
+        let subject = Subject { coroutine, function: Some(function), profile, decision: passed.decision };
+        watchdog::launch(subject, state.handle(), || (call(at), lane)).0
     } else {
         call(at)
     };
@@ -142,7 +145,8 @@ pub(crate) fn launch_graph(
     let logical = find(stream, default).ok_or(stream)?;
     let coroutine = logical.coroutine().ok_or(stream)?;
     let profile = kernel::graph_profile(executable);
-    let mut lane = if capturing() { FULL } else { gate::pass(coroutine, logical, profile) };
+    let Passed { mut lane, decision } =
+        if capturing() { Passed::UNDECIDED } else { gate::pass(coroutine, logical, profile) };
     let mut state = logical.begin();
     if capturing() {
         state = logical.until_it_can_move(state);
@@ -157,7 +161,8 @@ pub(crate) fn launch_graph(
     }
     let call = || body(logical, coroutine, lane, at);
     let (code, lane) = if profile.is_to_be_timed(lane) {
-        watchdog::launch(coroutine, None, profile, state.handle(), call)
+        let subject = Subject { coroutine, function: None, profile, decision };
+        watchdog::launch(subject, state.handle(), call)
     } else {
         call()
     };

@@ -1,6 +1,9 @@
-//! What a stream has in flight, with the driver's events as marks.
+//! What this process has in flight: of each stream with the driver's events as marks, of all of them by the clock.
+//!
+//! A stream's own account is under its lock. What others need of it is one word (`in_flight.rs`).
 
 use crate::coroutine::Coroutine;
+use crate::in_flight::Place;
 use crate::stream::Ring;
 use detshare_cuda::types::{CUevent, CUresult, CUstream};
 use detshare_policy::account;
@@ -9,11 +12,12 @@ use detshare_policy::account;
 pub(crate) struct Flight {
     account: account::Flight<CUevent>,
     events: Ring,
+    place: Place,
 }
 
 impl Flight {
     pub(crate) const fn none() -> Self {
-        Self { account: account::Flight::none(), events: Ring::none() }
+        Self { account: account::Flight::none(), events: Ring::none(), place: Place::none() }
     }
 
     /// The stream or its context is going.
@@ -21,10 +25,13 @@ impl Flight {
         core::mem::replace(self, Self::none()).events.destroy();
     }
 
-    /// How long the GPU still has to do.
-    pub(crate) fn left_ns(&mut self, now: u64) -> u64 {
+    /// How long the GPU still has to do with all that this process has launched. Work of other streams counts as if it came
+    /// one after the other, which it does where each fills the GPU.
+    pub(crate) fn all_ns(&mut self, now: u64) -> u64 {
         // What cannot be asked will not come.
-        self.account.left_ns(now, |event| cu!(cuEventQuery(event)) != CUresult::CUDA_ERROR_NOT_READY)
+        let left = self.account.left_ns(now, |event| cu!(cuEventQuery(event)) != CUresult::CUDA_ERROR_NOT_READY);
+        self.place.set(now, left);
+        left.saturating_add(self.place.others_ns(now))
     }
 
     /// Something was launched there that is expected to take so long.
@@ -36,5 +43,16 @@ impl Flight {
             }
             events.record(at)
         });
+        let left = self.account.left_ns(now, |_| false);
+        self.place.set(now, left);
+    }
+
+    /// The stream was seen to have nothing left.
+    pub(crate) fn is_over(&mut self) {
+        // Where nobody wants to know there is nothing to forget.
+        if self.place.is_taken() {
+            self.account.over();
+            self.place.set(0, 0);
+        }
     }
 }

@@ -8,6 +8,12 @@
 //! No hold is unbounded: the daemon sets the longest, and a daemon that is gone holds nobody. Only a pause lasts until
 //! somebody ends it, or the daemon goes.
 
+mod exploring;
+mod passed;
+
+use exploring::EXPLORING;
+pub(crate) use passed::Passed;
+
 use crate::coroutine::Coroutine;
 use crate::hot::HOT;
 use crate::kernel::Profile;
@@ -15,7 +21,7 @@ use crate::lane::{FULL, LANES};
 use crate::schedule::Schedule;
 use crate::stream::{Logical, State};
 use crate::tenant::{Membership, membership};
-use crate::{beckon, quarantine, record, settings, steps};
+use crate::{beckon, in_flight, quarantine, record, settings, steps};
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -56,6 +62,8 @@ struct Said {
     looks_ahead: bool,
     /// Where launches run while nobody else wants the GPU.
     at_ease: Lane,
+    /// Whether the last decision had to do without what somebody said of its next step.
+    distrusts: bool,
 }
 
 thread_local! {
@@ -70,7 +78,7 @@ struct Asked {
     profile: &'static Profile,
 }
 
-/// Whether decisions are written down anywhere.
+/// Whether every decision is written down.
 fn is_noted() -> bool {
     HOT.foresees.load(Ordering::Relaxed) || record::is_on()
 }
@@ -82,10 +90,10 @@ enum Answer {
     Paused,
 }
 
-/// Lets a launch pass, after a hold or at once; returns the lane that it gets.
+/// Lets a launch pass, after a hold or at once; returns what it gets.
 #[inline]
-pub(crate) fn pass(coroutine: &'static Coroutine, logical: &'static Logical, profile: &'static Profile) -> usize {
-    if HOT.freedom.holds() { FULL } else { pass_if_decided(coroutine, logical, profile) }
+pub(crate) fn pass(coroutine: &'static Coroutine, logical: &'static Logical, profile: &'static Profile) -> Passed {
+    if HOT.freedom.holds() { Passed::UNDECIDED } else { pass_if_decided(coroutine, logical, profile) }
 }
 
 /// A schedule decides from now on, if there is one.
@@ -99,17 +107,19 @@ pub(crate) fn follow_schedule() {
 }
 
 #[inline(never)]
-fn pass_if_decided(coroutine: &'static Coroutine, logical: &'static Logical, profile: &'static Profile) -> usize {
+fn pass_if_decided(coroutine: &'static Coroutine, logical: &'static Logical, profile: &'static Profile) -> Passed {
     if !HOT.scheduled.load(Ordering::Relaxed)
         && let Some(membership) = membership()
         && membership.is_connected()
     {
         let asked = Asked { coroutine, logical, profile };
+        // What was written down for a launch that was then not made.
+        _ = passed::take();
         let lane = index(membership, coroutine, ask_and_hold(membership, &asked));
         publish(membership, coroutine, lane);
-        return lane;
+        return Passed { lane, decision: passed::take() };
     }
-    lane(coroutine)
+    Passed { lane: lane(coroutine), decision: None }
 }
 
 /// The lane for a piece of work that cannot be held any more.
@@ -129,11 +139,11 @@ pub(crate) fn lane(coroutine: &'static Coroutine) -> usize {
 #[inline]
 pub(crate) fn launched(coroutine: &'static Coroutine, state: &mut State, profile: &Profile, lane: usize) {
     if HOT.foresees.load(Ordering::Relaxed) {
-        let expected = Launch { lasts_ns: profile.expected_ns(lane, coroutine), bound: None }.expected_ns();
+        let expected = Launch { lasts_ns: profile.expected_ns(lane, coroutine), ..Launch::UNKNOWN }.expected_ns();
         let at = state.handle();
         state.flight.launched(coroutine, at, expected, clock::now());
     } else if HOT.looked_after.load(Ordering::Relaxed) {
-        let on = |lane| Launch { lasts_ns: profile.expected_ns(lane, coroutine), bound: None }.expected_ns();
+        let on = |lane| Launch { lasts_ns: profile.expected_ns(lane, coroutine), ..Launch::UNKNOWN }.expected_ns();
         steps::worked(profile.identity(), on(FULL), on(lane));
     }
 }
@@ -141,7 +151,7 @@ pub(crate) fn launched(coroutine: &'static Coroutine, state: &mut State, profile
 fn ask_and_hold(membership: &'static Membership, asked: &Asked) -> Lane {
     match ask(membership, Some(asked)) {
         Answer::Run(lane, reason) => {
-            if is_noted() {
+            if is_noted() || passed::is_news(lane, reason) {
                 note(membership, asked, lane, reason, None);
             }
             lane
@@ -161,18 +171,20 @@ struct Held {
 fn note(membership: &Membership, asked: &Asked, lane: Lane, reason: Reason, held: Option<Held>) {
     let lane = index(membership, asked.coroutine, lane);
     let held = held.unwrap_or(Held { ns: 0, reason, because_of: None });
+    let predicted = asked.profile.expected_ns(lane, asked.coroutine);
     let noted = Noted {
         at_ns: clock::now(),
         kernel: asked.profile.identity(),
-        predicted_ns: asked.profile.expected_ns(lane, asked.coroutine).unwrap_or(0),
-        measured_ns: asked.profile.last_ns(),
+        predicted_ns: predicted.unwrap_or(0),
+        measured_ns: 0,
         held_ns: held.ns,
         lane: u8::try_from(lane).unwrap_or(0),
         reason: reason.number(),
         held_for: if held.ns == 0 { 0 } else { held.reason.number() },
         because_of: held.because_of.unwrap_or(u8::MAX),
+        doubts: doubts(asked.profile, predicted),
     };
-    membership.page.note_decision(&noted);
+    passed::noted(membership.page.note_decision(&noted));
     if record::is_on() {
         record::launched(record::Launched {
             at_ns: noted.at_ns,
@@ -186,6 +198,14 @@ fn note(membership: &Membership, asked: &Asked, lane: Lane, reason: Reason, held
             in_flight_ns: asked.in_flight_ns(noted.at_ns),
         });
     }
+}
+
+/// What was not known or not believed at the last decision of this thread, as far as the policy asked for it.
+fn doubts(profile: &Profile, predicted: Option<u64>) -> u8 {
+    let said = SAID.try_with(|said| said.try_borrow().map_or((false, false), |said| (said.foresees, said.distrusts)));
+    let (foresees, distrusts) = said.unwrap_or((false, false));
+    let of_kernel = if foresees && predicted.is_none() { profile.doubts() } else { 0 };
+    of_kernel | if distrusts { Noted::DUE_NOT_BELIEVED } else { 0 }
 }
 
 /// Waits until the launch may run, or has been held for long enough.
@@ -209,12 +229,16 @@ fn hold(membership: &'static Membership, asked: &Asked, mut answer: Answer) -> L
             Answer::Paused => {
                 // Whoever is paused wants nothing, and nobody makes way for it.
                 (begun, held) = (None, None);
+                why.get_or_insert((Reason::Paused, None));
                 (u64::MAX, 0, false)
             }
             Answer::Hold(Until { at_ns, steps }, reason, because_of) => {
                 why.get_or_insert((reason, because_of));
                 let end = *begun.get_or_insert(now) + longest;
                 if now >= end {
+                    let why =
+                        why.map(|(reason, because_of)| Held { ns: now.saturating_sub(started), reason, because_of });
+                    note(membership, asked, Lane::Full, Reason::LongestHold, why);
                     return Lane::Full;
                 }
                 // Who waits for its own work is not kept from anything.
@@ -230,6 +254,8 @@ fn hold(membership: &'static Membership, asked: &Asked, mut answer: Answer) -> L
         let slice = if is_long { DEEP_SLEEP } else { LIGHT_SLEEP };
         let bound = Duration::from_nanos(until.saturating_sub(now));
         if awake {
+            // What other streams have in flight ends beside it: sooner than all of it one after the other.
+            let bound = if in_flight::is_spread() { bound.min(LIGHT_SLEEP) } else { bound };
             _ = wait_spinning(&[membership.daemon.watch(epoch)], bound, bound);
         } else {
             sleep(membership, epoch, steps, now, (bound, slice));
@@ -344,6 +370,7 @@ impl Said {
             foresees: false,
             looks_ahead: false,
             at_ease: Lane::Full,
+            distrusts: false,
         }
     }
 
@@ -413,6 +440,7 @@ impl Said {
         }
         let wants = |view: &TenantView| view.step().is_busy() || view.is_holding();
         if !self.foresees && !self.others.iter().any(|(slot, _)| wants(&membership.others[*slot])) {
+            self.distrusts = false;
             return Answer::Run(self.at_ease, Reason::Free);
         }
         self.weigh(membership, asked)
@@ -431,7 +459,7 @@ impl Said {
             self.members.push(member(slot, entry, view.step(), view.is_holding(), outlook));
         }
         let (launch, in_flight_ns) = match asked.filter(|_| self.foresees) {
-            Some(asked) => (asked.launch(), asked.in_flight_ns(now_ns)),
+            Some(asked) => (asked.launch(now_ns), asked.in_flight_ns(now_ns)),
             None => (Launch::UNKNOWN, 0),
         };
         let view = View {
@@ -447,6 +475,11 @@ impl Said {
             dial: self.dial,
         };
         let verdict = decide(self.policy, &launch, &view);
+        self.distrusts = verdict.distrusts;
+        if let Some(asked) = asked.filter(|_| verdict.reason == Reason::Explored) {
+            asked.profile.explore();
+            EXPLORING.spend(launch.expected_ns());
+        }
         match verdict.decision {
             Decision::Run(lane) => Answer::Run(lane, verdict.reason),
             Decision::Hold(until) => Answer::Hold(until, verdict.reason, verdict.because_of),
@@ -455,20 +488,23 @@ impl Said {
 }
 
 impl Asked {
-    fn launch(&self) -> Launch {
+    fn launch(&self, now: u64) -> Launch {
         let lasts_ns = self.profile.expected_ns(FULL, self.coroutine);
-        Launch { lasts_ns, bound: self.profile.bound(self.coroutine) }
+        let bound = self.profile.bound(self.coroutine);
+        let unexplored = bound.is_none() && self.profile.is_unexplored() && EXPLORING.has_time(now);
+        Launch { lasts_ns, bound, untried: self.profile.is_untried(), unexplored }
     }
 
     fn in_flight_ns(&self, now: u64) -> u64 {
-        self.logical.lock().flight.left_ns(now)
+        self.logical.lock().flight.all_ns(now)
     }
 }
 
 fn rhythm(outlook: &Outlook) -> Rhythm {
-    let Outlook { due, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, begun, strained: _ } = *outlook;
+    let Outlook { due: due_ns, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, .. } = *outlook;
+    let Outlook { begun: begun_ns, ended: ended_ns, soon_ns, long_ns, .. } = *outlook;
     let phase = Phase::from_number(phase);
-    Rhythm { due_ns: due, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, begun_ns: begun }
+    Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, begun_ns, ended_ns, soon_ns, long_ns }
 }
 
 fn policy_class(class: Class) -> detshare_policy::Class {

@@ -8,10 +8,11 @@ use crate::lane::{FULL, LANES};
 use crate::module::{self, mixed};
 use crate::tenant::membership;
 use core::ffi::{CStr, c_char, c_int, c_uint};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
+use detshare_board::Noted;
 use detshare_cuda::types::{CUfunction, CUfunction_attribute, CUgraphExec, CUlaunchAttributeID, CUlaunchConfig};
-use detshare_policy::Bound;
+use detshare_policy::{Bound, Launch};
 use std::sync::{Mutex, PoisonError};
 
 /// Clusters of this many blocks fit into any lane: SMs come in groups of as many that can hold one.
@@ -41,15 +42,23 @@ pub(crate) struct Profile {
     launches: AtomicU32,
     /// The lanes on which enough is known of it, as bits.
     known: AtomicU16,
+    /// The same, as handed down: it is measured and judged as if nothing were known.
+    remembered: AtomicU16,
+    /// Launches since the last one on all SMs.
+    elsewhere: AtomicU32,
     identity: AtomicU64,
     /// What it takes on each lane; 0 is unknown.
     nanoseconds: [AtomicU64; LANES],
     /// How often that was measured.
     measured: [AtomicU32; LANES],
-    /// What it took the last time that it was measured.
-    last: AtomicU64,
     /// How many kernels it is, where that is wanted: 1, or a graph's nodes.
     nodes: AtomicU32,
+    /// The lanes on which it was measured in this process, as bits.
+    here: AtomicU16,
+    /// What was handed down of it cannot be.
+    not_believed: AtomicBool,
+    /// How often it was put on few SMs to see what they mean to it.
+    explored: AtomicU8,
 }
 
 /// Kernels that were launched, and those of them whose module is not known.
@@ -64,6 +73,12 @@ pub(crate) static SHAPES: AtomicUsize = AtomicUsize::new(0);
 const ENOUGH: u32 = 10;
 /// Of these the first may be slow in many ways.
 const SLOW: u32 = 4;
+/// What is shorter on all SMs takes too little of anybody's time to be explored.
+const LONG_ENOUGH_NS: u64 = 20_000;
+/// As many launches as are enough to know, and some that nobody could measure.
+const MOST_EXPLORED: u8 = 16;
+/// After so many launches on other lanes what it takes on all SMs may have changed.
+const LONG_AGO: u32 = 1_024;
 
 impl Profile {
     fn begin(&self, kernel: *mut Kernel, identity: u64) {
@@ -71,8 +86,12 @@ impl Profile {
         self.identity.store(identity, Ordering::Relaxed);
         self.launches.store(0, Ordering::Relaxed);
         self.known.store(0, Ordering::Relaxed);
-        self.last.store(0, Ordering::Relaxed);
         self.nodes.store(1, Ordering::Relaxed);
+        self.here.store(0, Ordering::Relaxed);
+        self.elsewhere.store(0, Ordering::Relaxed);
+        self.not_believed.store(false, Ordering::Relaxed);
+        self.explored.store(0, Ordering::Relaxed);
+        self.remembered.store(0, Ordering::Relaxed);
         for lane in 0..LANES {
             self.nanoseconds[lane].store(0, Ordering::Relaxed);
             self.measured[lane].store(0, Ordering::Relaxed);
@@ -98,33 +117,59 @@ impl Profile {
     /// What it will take on a lane: as measured there, or as on all SMs with the share of them that the lane lacks.
     pub(crate) fn expected_ns(&self, lane: usize, coroutine: &Coroutine) -> Option<u64> {
         let there = self.nanoseconds[lane].load(Ordering::Relaxed);
-        if there != 0 {
+        if lane != FULL && there != 0 {
             return Some(there);
         }
-        let on_full = self.nanoseconds[FULL].load(Ordering::Relaxed);
+        let on_all =
+            if self.is_here(FULL) { self.nanoseconds[FULL].load(Ordering::Relaxed) } else { self.at_most_ns()? };
         let (all, width) = (coroutine.lanes[FULL].width().max(1), coroutine.lanes[lane].width().max(1));
-        (on_full != 0).then(|| on_full.saturating_mul(u64::from(all)) / u64::from(width))
+        // What was measured here is believed, however long it is.
+        Some((on_all.saturating_mul(u64::from(all)) / u64::from(width)).min(Launch::LONGEST_NS))
     }
 
-    /// What it took the last time that it was measured; 0 if it never was.
-    pub(crate) fn last_ns(&self) -> u64 {
-        self.last.load(Ordering::Relaxed)
+    /// What it takes on all SMs, as far as others have said, and no more than it took here on a part of them.
+    fn at_most_ns(&self) -> Option<u64> {
+        let here = (1..LANES).filter(|lane| self.is_here(*lane)).map(|lane| &self.nanoseconds[lane]);
+        let known = here.chain([&self.nanoseconds[FULL]]).map(|ns| ns.load(Ordering::Relaxed));
+        known.filter(|ns| *ns != 0).min()
+    }
+
+    /// Whether it was ever measured on a lane in this process.
+    fn is_here(&self, lane: usize) -> bool {
+        self.here.load(Ordering::Relaxed) >> lane & 1 != 0
+    }
+
+    /// Whether it has not run on all SMs for long, or never in this process.
+    pub(crate) fn is_untried(&self) -> bool {
+        self.elsewhere.load(Ordering::Relaxed) >= LONG_AGO || !self.is_here(FULL)
+    }
+
+    /// Why nothing can be said of how long it takes, as a decision has it.
+    pub(crate) fn doubts(&self) -> u8 {
+        if self.not_believed.load(Ordering::Relaxed) { Noted::NOT_BELIEVED } else { Noted::UNKNOWN }
     }
 
     /// What it needs most, where it was measured on few SMs too.
     pub(crate) fn bound(&self, coroutine: &Coroutine) -> Option<Bound> {
-        /// Of the slow-down that a lack of SMs would explain, more than this many hundredths are there.
-        const MOSTLY: u64 = 60;
-        let full = self.nanoseconds[FULL].load(Ordering::Relaxed);
-        let all = u64::from(coroutine.lanes[FULL].width());
-        let known = |lane: &usize| self.is_known_on(*lane);
-        let lane = (1..LANES).filter(known).min_by_key(|lane| coroutine.lanes[*lane].width())?;
-        let (there, width) = (self.nanoseconds[lane].load(Ordering::Relaxed), u64::from(coroutine.lanes[lane].width()));
-        let lacking = full.saturating_mul(all.saturating_sub(width)) / width.max(1);
-        let slower = there.saturating_sub(full);
-        (full != 0 && lacking != 0).then(|| {
-            if slower.saturating_mul(100) > lacking.saturating_mul(MOSTLY) { Bound::Compute } else { Bound::Memory }
-        })
+        let known = self.known.load(Ordering::Relaxed) | self.remembered.load(Ordering::Relaxed);
+        let is_known = |lane: &usize| known >> *lane & 1 != 0;
+        let lane = (1..LANES).filter(is_known).min_by_key(|lane| coroutine.lanes[*lane].width())?;
+        let on = |lane: usize| (self.nanoseconds[lane].load(Ordering::Relaxed), coroutine.lanes[lane].width());
+        Bound::told_by(on(FULL), on(lane))
+    }
+
+    /// Whether it is to be seen what few SMs mean to it: it takes long enough on all of them, as measured here, and that was
+    /// not tried too often already.
+    pub(crate) fn is_unexplored(&self) -> bool {
+        let long = self.nanoseconds[FULL].load(Ordering::Relaxed) >= LONG_ENOUGH_NS;
+        long && self.is_here(FULL) && self.explored.load(Ordering::Relaxed) < MOST_EXPLORED
+    }
+
+    /// It runs on few SMs to see that.
+    pub(crate) fn explore(&self) {
+        // Two threads may count as one.
+        let explored = self.explored.load(Ordering::Relaxed);
+        self.explored.store(explored.saturating_add(1), Ordering::Relaxed);
     }
 
     /// Counts a launch on a lane; says whether it is to be timed. That are the first few on each lane, then one in many, as long
@@ -134,17 +179,31 @@ impl Profile {
         let count = self.launches.load(Ordering::Relaxed);
         // Two threads may count as one: which launches are timed does not matter.
         self.launches.store(count.wrapping_add(1), Ordering::Relaxed);
-        (count.is_multiple_of(RARELY) && !HOT.freedom.holds()) || !self.is_known_on(lane)
+        let is_back = self.is_back(lane);
+        (count.is_multiple_of(RARELY) && !HOT.freedom.holds()) || !self.is_known_on(lane) || is_back
+    }
+
+    /// Whether a launch is the first on all SMs for long.
+    fn is_back(&self, lane: usize) -> bool {
+        let elsewhere = self.elsewhere.load(Ordering::Relaxed);
+        if lane != FULL {
+            self.elsewhere.store(elsewhere.saturating_add(1), Ordering::Relaxed);
+        } else if elsewhere != 0 {
+            self.elsewhere.store(0, Ordering::Relaxed);
+        }
+        lane == FULL && elsewhere >= LONG_AGO
     }
 
     /// It took so long on a lane. At first the shortest counts: the first launches are slow in many ways. Later it is a mean
-    /// that follows what changes; what took far longer, which others may have caused, counts as a little longer.
+    /// that follows what changes; what took far longer, which others may have caused, counts as a little longer. What others
+    /// have said is forgotten if it takes less than half of that here: nothing makes a kernel faster than it is.
     pub(crate) fn note(&self, lane: usize, took: Duration) {
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1);
         let measured = self.measured[lane].load(Ordering::Relaxed);
         let before = self.nanoseconds[lane].load(Ordering::Relaxed);
         let now = match before {
             0 => took,
+            before if !self.is_here(lane) && took < before / 2 => took,
             before if measured < SLOW => before.min(took),
             before => {
                 let took = took.min(before.saturating_add(before / 2));
@@ -152,8 +211,8 @@ impl Profile {
                 if took > before { before + (took - before) / part } else { before - (before - took) / part }
             }
         };
-        self.last.store(took, Ordering::Relaxed);
         self.nanoseconds[lane].store(now.max(1), Ordering::Relaxed);
+        self.here.fetch_or(1 << lane, Ordering::Relaxed);
         self.measured[lane].store(measured.saturating_add(1), Ordering::Relaxed);
         if measured >= ENOUGH - 1 {
             self.known.fetch_or(1 << lane, Ordering::Relaxed);
@@ -186,10 +245,15 @@ impl Profile {
     /// Takes over what is known from before, as far as the lanes have the same widths.
     fn remember(&self, coroutine: &Coroutine) {
         let known = membership().and_then(|membership| membership.daemon.kernel(self.identity()));
-        for (width, ns, measured) in known.into_iter().flat_map(|kernel| kernel.widths) {
+        let (believed, absurd): (Vec<_>, Vec<_>) =
+            known.into_iter().flat_map(|kernel| kernel.widths).partition(|(_, ns, _)| *ns <= Launch::LONGEST_NS);
+        self.not_believed.store(!absurd.is_empty(), Ordering::Relaxed);
+        for (width, ns, measured) in believed {
             for (lane, place) in self.nanoseconds.iter().enumerate() {
                 if coroutine.lanes[lane].width() == width {
                     place.store(ns, Ordering::Relaxed);
+                    let bit = u16::from(measured >= ENOUGH) << lane;
+                    self.remembered.fetch_or(bit, Ordering::Relaxed);
                     // It is measured some more all the same: things may have changed.
                     self.measured[lane].store(measured.min(ENOUGH / 2), Ordering::Relaxed);
                 }

@@ -46,6 +46,7 @@ mod gate;
 mod graph;
 mod handles;
 mod hot;
+mod in_flight;
 mod kernel;
 mod lane;
 mod log;

@@ -21,10 +21,10 @@ use core::time::Duration;
 use detshare_board::{Objective, clock};
 use detshare_cuda::DefaultStream;
 use detshare_cuda::types::{CUresult, CUstream};
-use detshare_policy::TURN_NS;
 use detshare_policy::objective::{Keeper, OBJECTIVES, Objectives};
 use detshare_policy::phase::{Phase, Phases};
 use detshare_policy::rhythm::{Learner, Work};
+use detshare_policy::{Rhythm, TURN_NS};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 
@@ -217,14 +217,24 @@ fn judge(membership: &Membership, step: (u64, u64), phase: Phase, pace_ns: u64) 
 fn finish(membership: &Membership, upto: u64, now: u64) -> bool {
     let rhythm = learner().if_ended(now);
     membership.page.set_habits(rhythm.spread_ns, rhythm.gap_ns, rhythm.needs);
+    membership.page.set_pauses(rhythm.ended_ns, rhythm.soon_ns, rhythm.long_ns);
     let is_over = membership.page.finish(upto, rhythm.due_ns.unwrap_or(0));
     if is_over {
         let [all_ns, ran_ns] = WORK.each_ref().map(|place| place.swap(0, Ordering::Relaxed));
-        learner().ended(now, (all_ns != 0).then_some(Work { all_ns, ran_ns }));
+        let mut learner = learner();
+        learner.ran_on(part_of_all(membership));
+        learner.ended(now, (all_ns != 0).then_some(Work { all_ns, ran_ns }));
+        drop(learner);
         let earliest = rhythm.due_ns.map(|due| due.saturating_sub(rhythm.spread_ns));
         TURN_AT.store(earliest.map_or(0, |at| at.saturating_sub(TURN_NS)), Ordering::Relaxed);
     }
     is_over
+}
+
+/// The part of the SMs that the last launch had, in thousandths.
+fn part_of_all(membership: &Membership) -> u32 {
+    let (width, all) = (membership.page.lane_width(), membership.width.max(1));
+    if width == 0 { Rhythm::ALL } else { width.min(all).saturating_mul(Rhythm::ALL) / all }
 }
 
 fn learner() -> MutexGuard<'static, Learner> {
@@ -240,6 +250,7 @@ fn has_left(logical: &'static Logical, done: Option<&Logical>) -> bool {
         return false;
     }
     state.unfinished = false;
+    state.flight.is_over();
     logical.link().leave();
     true
 }

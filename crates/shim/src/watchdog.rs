@@ -11,7 +11,9 @@ use crate::call::is_ok;
 use crate::coroutine::Coroutine;
 use crate::kernel::{self, Profile};
 use crate::lane::{self, FULL};
+use crate::tenant::membership;
 use crate::{log, quarantine};
+use core::num::NonZeroU64;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
@@ -35,12 +37,20 @@ struct Pair {
     end: CUevent,
 }
 
+/// What is to be watched.
+pub(crate) struct Subject {
+    pub(crate) coroutine: &'static Coroutine,
+    /// None where it is a graph.
+    pub(crate) function: Option<CUfunction>,
+    pub(crate) profile: &'static Profile,
+    /// The decision that it was launched by, where that is written down.
+    pub(crate) decision: Option<NonZeroU64>,
+}
+
 /// A launch that is watched.
 struct Watch {
     pair: Pair,
-    coroutine: &'static Coroutine,
-    function: Option<CUfunction>,
-    profile: &'static Profile,
+    subject: Subject,
     lane: usize,
     /// When it was first seen to be running.
     running: Option<Instant>,
@@ -82,7 +92,7 @@ pub(crate) fn make() {
 
 /// The context is going: its events go with it.
 pub(crate) fn forget(coroutine: &'static Coroutine) {
-    watches().retain(|watch| !core::ptr::eq(watch.coroutine, coroutine));
+    watches().retain(|watch| !core::ptr::eq(watch.subject.coroutine, coroutine));
     free().clear();
     WATCHED.store(watches().len(), Ordering::Release);
     MADE.store(false, Ordering::Release);
@@ -93,22 +103,15 @@ pub(crate) fn is_watching() -> bool {
     WATCHED.load(Ordering::Acquire) != 0
 }
 
-/// Puts a launch in with events round it, if there are any; without a function where it is a graph's. The launch gives its
-/// code and the lane that it went to.
-pub(crate) fn launch(
-    coroutine: &'static Coroutine,
-    function: Option<CUfunction>,
-    profile: &'static Profile,
-    at: CUstream,
-    call: impl FnOnce() -> (CUresult, usize),
-) -> (CUresult, usize) {
+/// Puts a launch in with events round it, if there are any. The launch gives its code and the lane that it went to.
+pub(crate) fn launch(subject: Subject, at: CUstream, call: impl FnOnce() -> (CUresult, usize)) -> (CUresult, usize) {
     // Not worth waiting for: another launch will be timed.
     let Some(pair) = FREE.try_lock().ok().and_then(|mut free| free.pop()) else { return call() };
     let started = is_ok(cu!(cuEventRecord(pair.start, at)));
     let (code, lane) = call();
     if started && is_ok(code) && is_ok(cu!(cuEventRecord(pair.end, at))) {
         let mut watches = watches();
-        watches.push(Watch { pair, coroutine, function, profile, lane, running: None, reported: false });
+        watches.push(Watch { pair, subject, lane, running: None, reported: false });
         WATCHED.store(watches.len(), Ordering::Release);
         drop(watches);
         crate::background::wake();
@@ -137,9 +140,13 @@ impl Watch {
             if self.lane != FULL {
                 self.judge(took);
             }
-            quarantine::judge(self.profile, self.lane, took);
-            self.profile.note(self.lane, took);
-            self.profile.publish(self.lane);
+            let Subject { profile, decision, .. } = &self.subject;
+            quarantine::judge(profile, self.lane, took);
+            profile.note(self.lane, took);
+            profile.publish(self.lane);
+            if let (Some(decision), Some(membership)) = (decision, membership()) {
+                membership.page.note_measured(*decision, u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1));
+            }
         }
         free().push(Pair { start: self.pair.start, end: self.pair.end });
         true
@@ -155,8 +162,9 @@ impl Watch {
     }
 
     fn judge(&mut self, took: Duration) {
-        let (Some(on_full), Some(function)) = (self.profile.on(FULL), self.function) else { return };
-        let (all, width) = (self.coroutine.lanes[FULL].width(), self.coroutine.lanes[self.lane].width().max(1));
+        let Subject { coroutine, function, profile, .. } = &self.subject;
+        let (Some(on_full), Some(function)) = (profile.on(FULL), *function) else { return };
+        let (all, width) = (coroutine.lanes[FULL].width(), coroutine.lanes[self.lane].width().max(1));
         let expected = on_full * all / width;
         if self.reported || took < NOT_JUDGED || took < expected * TOO_LONG {
             return;
@@ -167,7 +175,7 @@ impl Watch {
         log::line(format_args!(
             "{} took {took:?} on {} where {expected:?} was expected: it runs on all SMs from now on",
             kernel::name(function),
-            lane::name(self.lane, &self.coroutine.lanes[self.lane]),
+            lane::name(self.lane, &coroutine.lanes[self.lane]),
         ));
     }
 }

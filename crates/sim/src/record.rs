@@ -4,7 +4,8 @@
 //! steps with their times. From that come the tenant's steps: everything up to the time when it had nothing left to do. Of the
 //! time between two launches only what a program needs is kept: the rest it spent waiting for the GPU or for others.
 
-use crate::trace::{Arrivals, Class, Gpu, Kernel, Launch, OnSms, Tenant, Trace, VERSION};
+use crate::speed::told_by_durations;
+use crate::trace::{Arrivals, Bound, Class, Gpu, Kernel, Launch, OnSms, Tenant, Trace, VERSION};
 use core::fmt;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -145,10 +146,15 @@ fn kernel(id: String, name: String, ns: &[u64], widths: &BTreeMap<usize, u32>, s
     let measured = ns.iter().enumerate().filter(|(_, ns)| **ns != 0);
     let by_width = measured.filter_map(|(lane, ns)| Some((*widths.get(&lane).filter(|width| **width != 0)?, *ns)));
     let mut by_width: BTreeMap<u32, u64> = by_width.collect();
+    let is_measured = by_width.contains_key(&sms);
     by_width.entry(sms).or_insert(USUAL_NS);
-    let durations =
+    let durations: Vec<OnSms> =
         by_width.into_iter().filter(|(width, _)| *width <= sms).map(|(sms, ns)| OnSms { sms, ns }).collect();
-    Kernel { id, name, nodes: 1, bound: None, durations }
+    let bound = told_by_durations(&durations).filter(|_| is_measured).map(|bound| match bound {
+        detshare_policy::Bound::Compute => Bound::Compute,
+        detshare_policy::Bound::Memory => Bound::Memory,
+    });
+    Kernel { id, name, nodes: 1, bound, durations }
 }
 
 /// The launches up to each end.
@@ -224,6 +230,9 @@ mod tests {
         let on = |sms, ns| OnSms { sms, ns };
         assert_eq!(trace.kernels[0].durations, [on(16, 2_400_000), on(132, 300_000)]);
         assert_eq!(trace.kernels[1].durations, [on(132, USUAL_NS)]);
+        assert_eq!((trace.kernels[0].bound, trace.kernels[1].bound), (Some(Bound::Compute), None));
+        let faster = super::trace(&RECORD_TEXT.replace("2400000", "350000"), "", Class::BestEffort).unwrap();
+        assert_eq!(faster.kernels[0].bound, Some(Bound::Memory));
         assert_eq!([trace.kernels[0].nodes, trace.kernels[1].nodes], [1, 40]);
     }
 

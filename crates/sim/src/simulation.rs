@@ -171,6 +171,7 @@ impl<'a> Simulation<'a> {
     /// It is seen that a tenant has nothing left to do.
     fn idle(&mut self, number: usize) {
         let tenant = &mut self.tenants[number];
+        tenant.ran_on(self.sms);
         tenant.set_idle(self.now_ns);
         let was_waiting = tenant.thread == Thread::Waiting;
         if was_waiting && tenant.class == Class::Latency {
@@ -223,7 +224,7 @@ impl Simulation<'_> {
         let me = tenant.itself(number);
         let (launch, in_flight_ns) = if foresees {
             let model = &self.models[usize::try_from(tenant.next_launch().kernel).unwrap_or(usize::MAX)];
-            let known = Launch { lasts_ns: Some(model.lasts_ns), bound: model.bound };
+            let known = Launch { lasts_ns: Some(model.lasts_ns), bound: model.bound, ..Launch::UNKNOWN };
             let launch = if self.settings.profiles { known } else { Launch::UNKNOWN };
             (launch, tenant.flight.left_ns(now_ns, |launches| launches <= tenant.ended))
         } else {

@@ -82,13 +82,9 @@ fn known(bound: trace::Bound) -> Bound {
 }
 
 /// What the durations say: who needs the SMs most is slower where it lacks them.
-fn told_by_durations(durations: &[trace::OnSms]) -> Option<Bound> {
-    /// Of the slow-down that the lack of SMs would explain, more than this many hundredths are there.
-    const MOSTLY: u64 = 60;
+pub(crate) fn told_by_durations(durations: &[trace::OnSms]) -> Option<Bound> {
     let [narrowest, .., full] = durations else { return None };
-    let lacking = full.ns * u64::from(full.sms - narrowest.sms) / u64::from(narrowest.sms);
-    let slower = narrowest.ns.saturating_sub(full.ns);
-    Some(if slower * 100 > lacking * MOSTLY { Bound::Compute } else { Bound::Memory })
+    Bound::told_by((full.ns, full.sms), (narrowest.ns, narrowest.sms))
 }
 
 /// A kernel that is on SMs.

@@ -204,6 +204,11 @@ impl<'a> Tenant<'a> {
         }
     }
 
+    /// It has learned how many of so many SMs its step had.
+    pub(crate) fn ran_on(&mut self, all: u32) {
+        self.learner.ran_on((self.lane.end - self.lane.start).saturating_mul(Rhythm::ALL) / all.max(1));
+    }
+
     /// Its step is over. What is known of the next one is of use for latency tenants alone: no policy looks at others'.
     pub(crate) fn set_idle(&mut self, now_ns: u64) {
         (self.busy, self.changed_ns) = (false, now_ns);

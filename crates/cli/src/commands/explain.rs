@@ -9,8 +9,9 @@ use detshare_api::{DecisionMade, Explanation};
 
 /// Show a tenant's last decisions: which launches ran where, which were held, for how long and why
 ///
-/// Decisions are written down where there is something to decide: while a policy makes way for latency tenants, or holds a
-/// launch. "predicted" is what a kernel was expected to take, "measured" what it took the last time it was measured.
+/// Each decision of a best-effort tenant beside a latency tenant is written down, and each hold; otherwise a decision that
+/// differs from the one before it. "predicted" is what a kernel was expected to take, "measured" what that launch took: a few
+/// of them are measured.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The tenant's name or process, as `detshare ps` shows them
@@ -83,12 +84,17 @@ fn for_people(explanation: &Explanation) -> String {
     if tenant.quarantined {
         text.push_str("quarantined: its kernels keep running over three times as long as predicted\n");
     }
+    if tenant.doubts {
+        text.push_str("doubted: it has published what cannot be; something sensible was taken instead\n");
+    }
     if tenant.strained {
         let missed = ps::objectives(tenant);
         text.push_str(&format!("misses its objectives ({missed}): others make way, by class and weight\n"));
     }
     if decisions.is_empty() {
-        text.push_str("nothing had to be decided: it runs as if alone\n");
+        text.push_str(
+            "nothing had to be decided yet: it has launched nothing, or nobody else was on its GPU when it did\n",
+        );
         return text;
     }
     text.push_str(&table::columns(HEADINGS, &decisions.iter().map(row).collect::<Vec<_>>()));
@@ -97,19 +103,25 @@ fn for_people(explanation: &Explanation) -> String {
 
 fn row(decision: &DecisionMade) -> [String; HEADINGS.len()] {
     let time = quantity::nanoseconds;
-    let known = |ns: Option<u64>| ns.map_or_else(|| "-".to_string(), time);
-    let kernel = decision.kernel.as_deref().unwrap_or("not measured yet");
-    let why = match (&decision.held_for, &decision.because_of) {
+    let known = |ns: Option<u64>, otherwise: &str| ns.map_or_else(|| otherwise.to_string(), time);
+    let kernel = decision.kernel.as_deref().unwrap_or("never measured");
+    let mut why = match (&decision.held_for, &decision.because_of) {
         (Some(held_for), Some(tenant)) => format!("{held_for} ({tenant}); then {}", decision.reason),
         (Some(held_for), None) => format!("{held_for}; then {}", decision.reason),
         (None, _) => decision.reason.clone(),
     };
+    if let (Some(ns), Some(because)) = (decision.assumed_ns, &decision.assumed_because) {
+        why.push_str(&format!("; taken for {}: {because}", time(ns)));
+    }
+    if decision.due_not_believed {
+        why.push_str("; when a step is due was not believed");
+    }
     [
         time(decision.ago_ns),
         kernel.chars().take(40).collect(),
         decision.lane_width.to_string(),
-        known(decision.predicted_ns),
-        known(decision.measured_ns),
+        known(decision.predicted_ns, "-"),
+        known(decision.measured_ns, "not measured"),
         if decision.held_ns == 0 { "-".to_string() } else { time(decision.held_ns) },
         why,
     ]

@@ -8,6 +8,7 @@ mod bench_stage;
 mod control;
 mod daemon;
 mod doctor;
+mod explain;
 mod fake;
 mod generated;
 mod llm;

@@ -42,7 +42,7 @@ fn with_step_due(due_us: u64, dial: u16) -> Verdict {
         ..Rhythm::UNKNOWN
     };
     let server = [Member { busy: false, rhythm, ..SERVER }];
-    let launch = Launch { lasts_ns: Some(300_000), bound: Some(Bound::Compute) };
+    let launch = Launch { lasts_ns: Some(300_000), bound: Some(Bound::Compute), ..Launch::UNKNOWN };
     decide(numbered("slo-aware"), &launch, &View { dial: Dial::new(dial), ..seen(MS, TRAINING, &server) })
 }
 
@@ -92,7 +92,7 @@ fn with_needs(needs: u32, dial: u16) -> [Verdict; 2] {
     [(server, TRAINING), (TRAINING, server)].map(|(me, other)| {
         let others = [other];
         let view = View { dial: Dial::new(dial), ..seen(MS, me, &others) };
-        decide(numbered("slo-aware"), &Launch { lasts_ns: Some(300_000), bound: None }, &view)
+        decide(numbered("slo-aware"), &Launch { lasts_ns: Some(300_000), ..Launch::UNKNOWN }, &view)
     })
 }
 
@@ -115,7 +115,7 @@ fn beside_steps_that_leave_most_of_the_gpu_idle_others_have_the_rest() {
 #[test]
 fn who_needs_all_of_the_gpu_is_made_way_for_beside_one_who_does_not() {
     let idle = Member { slot: 2, rhythm: Rhythm { needs: 100, ..Rhythm::UNKNOWN }, ..SERVER };
-    let launch = Launch { lasts_ns: Some(300_000), bound: None };
+    let launch = Launch { lasts_ns: Some(300_000), ..Launch::UNKNOWN };
     let beside = |others: &[Member]| decide(numbered("slo-aware"), &launch, &seen(MS, TRAINING, others)).reason;
     assert_eq!((beside(&[idle, SERVER]), beside(&[idle])), (Reason::Busy, Reason::Beside));
 }
@@ -131,7 +131,7 @@ fn beside_decoding(phase: Phase, tpot_ns: Option<u64>) -> [Verdict; 3] {
         let others: Vec<Member> = (0..3).filter(|other| *other != me).map(|other| all[other]).collect();
         decide(
             numbered("tpot-first"),
-            &Launch { lasts_ns: Some(300_000), bound: None },
+            &Launch { lasts_ns: Some(300_000), ..Launch::UNKNOWN },
             &seen(100 * MS, all[me], &others),
         )
     })
@@ -164,7 +164,7 @@ fn a_prompt_whose_first_token_is_late_has_all_sms() {
 #[test]
 fn who_misses_its_objectives_is_made_way_for_in_order() {
     let say = |policy: &str, me: Member, others: &[Member], bound| {
-        let launch = Launch { lasts_ns: Some(300_000), bound };
+        let launch = Launch { lasts_ns: Some(300_000), bound, ..Launch::UNKNOWN };
         decide(numbered(policy), &launch, &View { dial: Dial::new(800), ..seen(100 * MS, me, others) })
     };
     let strained = Member { strained: true, weight: 200, ..SERVER };
@@ -208,16 +208,80 @@ fn where_tokens_have_time_training_has_half_of_the_sms() {
 fn a_step_that_does_not_come_is_not_waited_for() {
     let rhythm = Rhythm { due_ns: Some(MS), spread_ns: 20_000, gap_ns: 5 * MS, lasts_ns: MS, ..Rhythm::UNKNOWN };
     let server = [Member { busy: false, rhythm, ..SERVER }];
-    let launch = Launch { lasts_ns: Some(300_000), bound: None };
+    let launch = Launch { lasts_ns: Some(300_000), ..Launch::UNKNOWN };
     let at = |now_ns| decide(numbered("slo-aware"), &launch, &seen(now_ns, TRAINING, &server)).decision;
     assert!(matches!(at(MS + 10_000), Decision::Hold(_)), "it is a little late");
     assert_eq!(at(4 * MS), Decision::Run(Lane::Full));
 }
 
+/// A launch that is longer than all pauses, as far as anybody knows: where it has not run on all SMs for long it may run there
+/// once, in the first half of a pause.
+#[test]
+fn what_never_fits_is_tried_again_now_and_then() {
+    let said = |untried, due_ns, dial, ladder| {
+        let rhythm = Rhythm { due_ns: Some(MS + due_ns), gap_ns: 5 * MS, lasts_ns: MS, ..Rhythm::UNKNOWN };
+        let server = [Member { busy: false, rhythm, ..SERVER }];
+        let launch = Launch { lasts_ns: Some(3_000 * MS), untried, ..Launch::UNKNOWN };
+        decide(numbered("slo-aware"), &launch, &View { dial: Dial::new(dial), ladder, ..seen(MS, TRAINING, &server) })
+    };
+    let narrow = (Decision::Run(Lane::Rest { split: 4 }), Reason::Beside);
+    let trial = (Decision::Run(Lane::Full), Reason::Trial);
+    let of = |verdict: Verdict| (verdict.decision, verdict.reason);
+    assert_eq!(of(said(false, 4 * MS, 250, &LADDER[..])), narrow);
+    assert_eq!(of(said(true, 4 * MS, 250, &LADDER[..])), trial);
+    assert_eq!(of(said(true, 4 * MS, 250, &[])), trial, "without lanes it would not run at all");
+    assert_eq!(of(said(true, 2 * MS, 250, &LADDER[..])), narrow, "the step is too near");
+    assert_eq!(of(said(true, 4 * MS, 99, &LADDER[..])), narrow, "nobody is disturbed at such a dial");
+    assert_eq!(said(false, 4 * MS, 250, &[]).reason, Reason::Due);
+}
+
+/// What few SMs mean to a kernel is found out where that is of use, and where it is in nobody's way.
+#[test]
+fn kernels_are_explored_where_it_is_of_use() {
+    let said = |policy: &str, lasts_ns, due_ns: Option<u64>, dial| {
+        let rhythm = Rhythm { due_ns, gap_ns: 5 * MS, lasts_ns: MS, ..Rhythm::UNKNOWN };
+        let server = [Member { busy: false, rhythm, ..SERVER }];
+        let launch = Launch { lasts_ns: Some(lasts_ns), unexplored: true, ..Launch::UNKNOWN };
+        decide(numbered(policy), &launch, &View { dial: Dial::new(dial), ..seen(MS, TRAINING, &server) }).reason
+    };
+    let soon = Some(MS + 900_000);
+    for (dial, explored) in [(0, false), (250, false), (499, false), (500, true), (749, true), (750, false)] {
+        assert_eq!(said("slo-aware", 100_000, None, dial) == Reason::Explored, explored, "at {dial}");
+        assert_eq!(said("tpot-first", 100_000, None, dial), Reason::Explored, "at {dial}");
+    }
+    assert_eq!(said("slo-aware", 100_000, soon, 600), Reason::Explored);
+    assert_eq!(said("slo-aware", 300_000, soon, 600), Reason::Fits, "on few SMs it would be in the way");
+    assert_eq!(said("slo-aware", MS, None, 600), Reason::Free, "it would take too long there");
+}
+
+#[test]
+fn what_binds_a_kernel_is_told_by_what_it_takes_on_few_sms() {
+    let on_36 = |ns| Bound::told_by((300_000, 132), (ns, 36));
+    assert_eq!((on_36(1_100_000), on_36(820_000)), (Some(Bound::Compute), Some(Bound::Compute)));
+    assert_eq!((on_36(310_000), on_36(700_000)), (Some(Bound::Memory), Some(Bound::Memory)));
+    assert_eq!(on_36(250_000), Some(Bound::Memory), "measured badly");
+    assert_eq!((on_36(0), Bound::told_by((300_000, 132), (300_000, 132))), (None, None));
+    assert_eq!(Bound::told_by((0, 132), (5, 36)), None);
+    assert_eq!(Bound::told_by((u64::MAX, u32::MAX), (u64::MAX, 1)), Some(Bound::Memory));
+}
+
+/// What somebody says of its next step is believed where it can be, and it is said where it is not.
+#[test]
+fn a_due_time_that_is_not_trusted_is_said_to_be() {
+    let said = |busy, due_ns, spread_ns| {
+        let rhythm = Rhythm { due_ns, spread_ns, gap_ns: 5 * MS, lasts_ns: MS, ..Rhythm::UNKNOWN };
+        let server = [Member { busy, rhythm, ..SERVER }];
+        decide(numbered("slo-aware"), &Launch::UNKNOWN, &seen(10 * MS, TRAINING, &server)).distrusts
+    };
+    assert!(said(false, Some(5 * MS), 0), "it should have begun long ago");
+    assert!(said(false, Some(12 * MS), MS), "it may begin at any time around");
+    assert!(!said(false, Some(12 * MS), 0) && !said(false, None, 0) && !said(true, Some(5 * MS), 0));
+}
+
 #[test]
 fn beside_a_step_runs_what_the_dial_allows_and_on_few_sms() {
     let decided = |bound, dial, ladder| {
-        let launch = Launch { lasts_ns: Some(300_000), bound };
+        let launch = Launch { lasts_ns: Some(300_000), bound, ..Launch::UNKNOWN };
         let view = View { dial: Dial::new(dial), ladder, ..seen(MS, TRAINING, &[SERVER]) };
         decide(numbered("slo-aware"), &launch, &view)
     };
@@ -231,6 +295,66 @@ fn beside_a_step_runs_what_the_dial_allows_and_on_few_sms() {
     assert_eq!(decided(Some(Bound::Compute), 500, &LADDER[..]).decision, beside);
     assert_eq!(decided(Some(Bound::Memory), 749, &LADDER[..]).reason, Reason::Busy);
     assert_eq!(decided(None, 749, &LADDER[..]).reason, Reason::Busy, "nobody knows what it needs");
+}
+
+/// What may be in flight is for all best-effort tenants together: with as many as want the GPU each has a part of it.
+#[test]
+fn what_may_be_in_flight_is_divided_among_those_that_want_the_gpu() {
+    let others = |wanting: u8| {
+        let rival = |slot| Member { slot, busy: slot < 2 + wanting, ..TRAINING };
+        let idle = Member { busy: false, ..SERVER };
+        [idle].into_iter().chain((2..6).map(rival)).collect::<Vec<_>>()
+    };
+    // The most that it may have in flight when it launches once more.
+    let most = |wanting| {
+        let others = others(wanting);
+        let runs = |in_flight_ns: &u64| {
+            let view = View { in_flight_ns: *in_flight_ns, ..seen(MS, TRAINING, &others) };
+            matches!(decide(numbered("slo-aware"), &Launch::UNKNOWN, &view).decision, Decision::Run(_))
+        };
+        (0..200_000).step_by(1_000).take_while(runs).last().expect("nothing is not too much")
+    };
+    let alone = most(0);
+    for (wanting, parts) in [(1, 2), (3, 4)] {
+        assert!((alone / parts - 1_000..=alone / parts).contains(&most(wanting)), "{} of {alone}", most(wanting));
+    }
+}
+
+/// Where steps come at random, more may be in flight for as long as hardly a pause was ever as short.
+#[test]
+fn random_steps_are_least_expected_right_after_the_last() {
+    let most = |since_ns: u64, soon_ns| {
+        let rhythm = Rhythm { ended_ns: 10 * MS, soon_ns, gap_ns: 8 * MS, lasts_ns: MS, ..Rhythm::UNKNOWN };
+        let server = [Member { busy: false, rhythm, ..SERVER }];
+        let runs = |in_flight_ns: &u64| {
+            let view = View { in_flight_ns: *in_flight_ns, ..seen(10 * MS + since_ns, TRAINING, &server) };
+            matches!(decide(numbered("slo-aware"), &Launch::UNKNOWN, &view).decision, Decision::Run(_))
+        };
+        (0..MS).step_by(10_000).take_while(runs).last().expect("nothing is not too much")
+    };
+    let at_any_time = most(0, 0);
+    assert_eq!(at_any_time, 130_000);
+    assert_eq!(most(0, 4 * MS), 400_000, "as much as where steps are expected");
+    assert_eq!(most(3 * MS, 4 * MS), 250_000, "a quarter of what is left");
+    assert_eq!((most(4 * MS, 4 * MS), most(9 * MS, 4 * MS)), (at_any_time, at_any_time));
+    assert_eq!(most(0, 400_000), at_any_time, "so soon that it is no different");
+}
+
+/// A step that is due leaves time for what other best-effort tenants have in flight.
+#[test]
+fn what_others_may_have_in_flight_has_to_be_over_too() {
+    let rhythm = Rhythm { due_ns: Some(2 * MS), gap_ns: 5 * MS, lasts_ns: MS, ..Rhythm::UNKNOWN };
+    let server = Member { busy: false, rhythm, ..SERVER };
+    let longest = |others: &[Member]| {
+        let fits = |lasts_ns: &u64| {
+            let launch = Launch { lasts_ns: Some(*lasts_ns), ..Launch::UNKNOWN };
+            decide(numbered("slo-aware"), &launch, &seen(MS, TRAINING, others)).reason != Reason::Due
+        };
+        (0..MS).step_by(1_000).take_while(fits).last().expect("the shortest fits")
+    };
+    let rival = Member { slot: 2, ..TRAINING };
+    assert!(longest(&[server]) > longest(&[server, rival]) + 50_000);
+    assert_eq!(longest(&[server]), longest(&[server, Member { busy: false, ..rival }]));
 }
 
 #[test]

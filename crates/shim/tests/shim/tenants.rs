@@ -1,6 +1,8 @@
 //! A tenant as others see it: busy and idle, held, paused, moved, and on its own when the daemon is gone. The test plays
 //! the daemon and the other tenants; the program is on the software GPU and does what it is told.
 
+mod foresight;
+
 use crate::stage::{built, shim};
 use detshare_board::join::{Arrived, Hello, Refusal, Welcome};
 use detshare_board::{Claim, Class, Daemon, Entry, Owner, SplitLadder, Tenant, TenantView, clock};

@@ -1,0 +1,209 @@
+//! Every decision can be explained: `detshare explain` over programs whose launches and waits are put in order from here.
+
+use crate::daemon::{DaemonStage, built, until};
+use crate::sharing::soft;
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::time::{Duration, Instant};
+
+/// A program that does as it is told, and ends with the test.
+struct Probe {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Probe {
+    fn start(house: &DaemonStage, name: &str, class: &str) -> Self {
+        let mut command = house.command(&["run", "--class", class, "--name", name, "--"]);
+        command.arg(built("step_probe"));
+        soft(&mut command);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it can be started");
+        let (to, from) = (child.stdin.take().expect("piped"), BufReader::new(child.stdout.take().expect("piped")));
+        let mut probe = Self { child, to, from };
+        probe.hear("ready");
+        probe
+    }
+
+    fn say(&mut self, word: &str) {
+        writeln!(self.to, "{word}").expect("it listens");
+    }
+
+    fn hear(&mut self, expected: &str) {
+        let mut line = String::new();
+        self.from.read_line(&mut line).expect("it answers");
+        assert_eq!(line.trim_end(), expected);
+    }
+
+    fn does(&mut self, words: &[&str]) {
+        for word in words {
+            self.say(word);
+            self.hear("ok");
+        }
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.child.kill().and_then(|()| self.child.wait()).expect("it runs");
+    }
+}
+
+/// A daemon with this configuration, and with the lanes that the software GPU has.
+fn house(configuration: &str) -> DaemonStage {
+    let house = DaemonStage::new();
+    std::fs::write(house.stage.path(".config/detshare/detshare.toml"), configuration).unwrap();
+    assert_eq!(house.detshare(&["up"]).code, Some(0));
+    house
+}
+
+/// A server and a training that know of each other.
+fn both(house: &DaemonStage) -> (Probe, Probe) {
+    (Probe::start(house, "serve", "latency"), Probe::start(house, "train", "best-effort"))
+}
+
+fn table(house: &DaemonStage, name: &str) -> String {
+    house.detshare(&["explain", name]).stdout
+}
+
+fn json(house: &DaemonStage, name: &str) -> Vec<Value> {
+    let said = house.detshare(&["explain", name, "--last", "100", "--format", "json"]).stdout;
+    let said: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
+    said["decisions"].as_array().expect("a list").clone()
+}
+
+#[test]
+fn a_launch_that_was_held_for_as_long_as_can_be_says_so() {
+    let house = house("policy = \"exclusive\"\nlongest_hold = \"2ms\"\n");
+    let (mut serve, mut train) = both(&house);
+    assert!(table(&house, "train").contains("nothing had to be decided yet"), "{}", table(&house, "train"));
+    serve.does(&["begin"]);
+    // The step under way does not end, and the first launches may not know of the server yet.
+    until("a hold was as long as can be", || {
+        train.does(&["begin", "open", "stream"]);
+        table(&house, "train").contains("held for as long as a launch may be")
+    });
+    assert!(table(&house, "train").contains("another one's turn (serve); then held for"), "{}", table(&house, "train"));
+    let decisions = json(&house, "train");
+    let decision = decisions.iter().find(|it| it["reason"] == "held for as long as a launch may be").expect("one");
+    assert_eq!((&decision["held_for"], &decision["because_of"]), (&"another one's turn".into(), &"serve".into()));
+    assert!(decision["held_ns"].as_u64().is_some_and(|ns| ns >= 2_000_000), "{decision}");
+    serve.does(&["open", "stream"]);
+}
+
+#[test]
+fn what_is_decided_for_a_server_is_said() {
+    let house = house("policy = \"slo-aware\"\n");
+    let (mut serve, mut train) = both(&house);
+    train.does(&["begin"]);
+    until("it is not held", || {
+        serve.does(&["begin", "open", "stream"]);
+        table(&house, "serve").contains("of a latency tenant, which is not held")
+    });
+    assert!(!table(&house, "serve").contains("nothing had to be decided"), "{}", table(&house, "serve"));
+    // Half a millisecond of the host's time before each launch: most of the GPU is idle in its steps.
+    until("it has SMs of its own", || {
+        serve.does(&["slowly:20", "stream"]);
+        json(&house, "serve").iter().any(|it| it["lane_width"] == 32)
+    });
+    let apart = "on SMs of its own: its steps leave most of the GPU idle";
+    assert!(table(&house, "serve").contains(apart), "{}", table(&house, "serve"));
+    assert!(json(&house, "serve").iter().any(|it| it["reason"] == apart && it["held_ns"] == 0));
+    // What does not change is said once: the list is no longer than there were changes.
+    let before = json(&house, "serve").len();
+    until("it stays there", || json(&house, "serve").last().is_some_and(|last| last["reason"] == apart));
+    serve.does(&["slowly:4"]);
+    assert!(json(&house, "serve").len() <= before + 2, "{}", table(&house, "serve"));
+    serve.does(&["stream"]);
+    train.does(&["open", "stream"]);
+}
+
+#[test]
+fn who_shares_equally_is_told_so() {
+    let house = house("policy = \"fair\"\n");
+    let (mut one, mut other) = both(&house);
+    other.does(&["begin"]);
+    until("it has its side", || {
+        one.does(&["begin", "open", "stream"]);
+        table(&house, "serve").contains("its turn, or its side of a split")
+    });
+    assert!(json(&house, "serve").iter().any(|it| it["reason"] == "its turn, or its side of a split"));
+    other.does(&["open", "stream"]);
+}
+
+#[test]
+fn a_pause_is_a_reason() {
+    let house = house("policy = \"slo-aware\"\n");
+    let (_serve, mut train) = both(&house);
+    until("they know of each other", || {
+        train.does(&["begin", "open", "stream"]);
+        !json(&house, "train").is_empty()
+    });
+    until("it was held by a pause", || {
+        assert_eq!(house.detshare(&["pause", "train"]).code, Some(0));
+        train.say("begin");
+        assert_eq!(house.detshare(&["resume", "train"]).code, Some(0));
+        train.hear("ok");
+        train.does(&["open", "stream"]);
+        table(&house, "train").contains("its tenant was paused; then ")
+    });
+    let is_told = |it: &Value| it["held_for"] == "its tenant was paused" && it["held_ns"].as_u64() > Some(0);
+    assert!(json(&house, "train").iter().any(is_told));
+}
+
+/// Where nobody knows how long a kernel takes, or when a step is due, it is said what was done about it.
+#[test]
+fn what_is_assumed_is_said() {
+    let house = house("policy = \"slo-aware\"\n");
+    let (mut serve, mut train) = both(&house);
+    until("they know of each other", || {
+        train.does(&["begin", "open", "stream"]);
+        !json(&house, "train").is_empty()
+    });
+    train.does(&["shapes:3", "stream"]);
+    let assumed = "; taken for 100 us: it was never measured";
+    assert!(table(&house, "train").contains(assumed), "{}", table(&house, "train"));
+    let unknown = |it: &&Value| it["assumed_ns"] == 100_000 && it["assumed_because"] == "it was never measured";
+    assert!(json(&house, "train").iter().filter(unknown).count() >= 2, "two shapes were never seen before");
+    // A server that keeps time and then stops: nobody waits for the step that does not come.
+    until("it is late", || {
+        for _ in 0..8 {
+            serve.does(&["begin", "open", "stream"]);
+            let since = Instant::now();
+            while since.elapsed() < Duration::from_millis(2) {
+                std::thread::yield_now();
+            }
+        }
+        train.does(&["begin", "open", "stream"]);
+        table(&house, "train").contains("; when a step is due was not believed")
+    });
+    assert!(json(&house, "train").iter().any(|it| it["due_not_believed"] == true));
+}
+
+/// The time that is told with a decision is that of the launch that was decided, not of an earlier one.
+#[test]
+fn the_time_that_is_told_is_that_of_the_launch() {
+    const LONG: Duration = Duration::from_millis(100);
+    let house = house("policy = \"slo-aware\"\n");
+    let (_serve, mut train) = both(&house);
+    until("they know of each other", || {
+        train.does(&["begin", "open", "stream"]);
+        !json(&house, "train").is_empty()
+    });
+    assert!(table(&house, "train").contains("measured"), "{}", table(&house, "train"));
+    train.does(&["begin"]);
+    let unfinished = json(&house, "train").pop().expect("a decision");
+    assert!(unfinished["measured_ns"].is_null(), "it is not over: {unfinished}");
+    assert!(table(&house, "train").trim_end().lines().last().is_some_and(|line| line.contains("not measured")));
+    let since = Instant::now();
+    while since.elapsed() < LONG {
+        std::thread::yield_now();
+    }
+    train.does(&["open", "stream"]);
+    let number = json(&house, "train").len() - 1;
+    train.does(&["begin", "open", "stream"]);
+    let measured = |number: usize| json(&house, "train")[number]["measured_ns"].as_u64();
+    until("both were measured", || measured(number).is_some() && measured(number + 1).is_some());
+    assert!(measured(number) > measured(number + 1), "{}", table(&house, "train"));
+}

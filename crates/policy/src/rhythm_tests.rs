@@ -1,0 +1,170 @@
+//! Steps with habits and without, and what is learned of them.
+
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+/// Steps that begin at these times and last so long; how far each was from when it was due.
+fn errors(learner: &mut Learner, steps: impl IntoIterator<Item = (u64, u64)>) -> Vec<Option<u64>> {
+    let mut errors = Vec::new();
+    for (began, lasts) in steps {
+        errors.push(learner.rhythm().due_ns.map(|due| due.abs_diff(began)));
+        learner.began(began);
+        learner.ended(began + lasts, None);
+    }
+    errors
+}
+
+/// A number that looks random, below `below`.
+fn noise(i: u64, below: u64) -> u64 {
+    let mixed = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ mixed >> 31).wrapping_mul(0xbf58_476d_1ce4_e5b9) % below
+}
+
+#[test]
+fn a_beat_is_known_to_a_tenth_of_a_millisecond() {
+    let steps = (0..200).map(|i| (10 * MS + i * 6 * MS + noise(i, 40_000), MS + noise(i + 7, 400_000)));
+    let errors = errors(&mut Learner::new(), steps);
+    assert!(errors[8..].iter().all(|error| error.is_some_and(|ns| ns < 100_000)), "{errors:?}");
+}
+
+#[test]
+fn even_pauses_are_known_too() {
+    let mut at = MS;
+    let steps = (0..200).map(|i| {
+        let lasts = MS + noise(i, 3 * MS);
+        let began = at;
+        at += lasts + 5 * MS + noise(i + 3, 60_000);
+        (began, lasts)
+    });
+    let errors = errors(&mut Learner::new(), steps);
+    assert!(errors[8..].iter().all(|error| error.is_some_and(|ns| ns < 100_000)), "{errors:?}");
+}
+
+#[test]
+fn random_arrivals_are_not_predicted_but_their_mean_is_known() {
+    let mut at = MS;
+    let mut learner = Learner::new();
+    let mut predicted = 0;
+    for i in 0..400 {
+        predicted += u32::from(learner.rhythm().due_ns.is_some());
+        learner.began(at);
+        learner.ended(at + MS, None);
+        at += MS + noise(i, 10 * MS);
+    }
+    assert!(predicted < 20, "{predicted} of 400");
+    assert!((3 * MS..7 * MS).contains(&learner.rhythm().gap_ns), "{:?}", learner.rhythm());
+}
+
+/// Pauses between 4 and 10 ms, in no order: hardly one is shorter than 4 ms, or longer than 10.
+#[test]
+fn how_short_and_how_long_random_pauses_are_is_known() {
+    let (mut at, mut shorter, mut longer) = (MS, 0, 0);
+    let mut learner = Learner::new();
+    for i in 0..400 {
+        let pause = 4 * MS + noise(i, 6 * MS);
+        let rhythm = learner.rhythm();
+        shorter += u32::from(pause < rhythm.soon_ns);
+        longer += u32::from(rhythm.long_ns != 0 && pause > rhythm.long_ns);
+        at += pause;
+        learner.began(at);
+        at += MS;
+        learner.ended(at, None);
+        assert_eq!(learner.rhythm().ended_ns, at);
+    }
+    let rhythm = learner.rhythm();
+    assert!((4 * MS..6 * MS).contains(&rhythm.soon_ns) && (8 * MS..10 * MS).contains(&rhythm.long_ns), "{rhythm:?}");
+    assert!((10..80).contains(&shorter) && (10..80).contains(&longer), "{shorter} and {longer} of 400");
+}
+
+#[test]
+fn new_habits_replace_old_ones() {
+    let mut learner = Learner::new();
+    errors(&mut learner, (0..100).map(|i| (i * 6 * MS, MS)));
+    let after = errors(&mut learner, (0..40).map(|i| (600 * MS + i * 10 * MS, 5 * MS)));
+    assert!(after[12..].iter().all(|error| *error == Some(0)), "{after:?}");
+    assert_eq!(learner.rhythm().lasts_ns, 5 * MS);
+}
+
+/// Steps of 10 ms with so much work, in thousandths of what the GPU could do, and where it ran.
+fn needs(learner: &mut Learner, steps: u64, all: u64, ran: u64) -> u32 {
+    for i in 0..steps {
+        learner.began(i * 20 * MS);
+        learner.ended(i * 20 * MS + 10 * MS, Some(Work { all_ns: all * 10_000, ran_ns: ran * 10_000 }));
+    }
+    learner.rhythm().needs
+}
+
+#[test]
+fn what_part_of_the_gpu_a_step_needs_is_known_after_a_few() {
+    assert_eq!(needs(&mut Learner::new(), 3, 200, 200), Rhythm::ALL);
+    assert_eq!(needs(&mut Learner::new(), 20, 200, 200), 200);
+    assert_eq!(needs(&mut Learner::new(), 20, 5_000, 5_000), Rhythm::ALL);
+    let mut learner = Learner::new();
+    errors(&mut learner, (0..20).map(|i| (i * 6 * MS, MS)));
+    assert_eq!(learner.rhythm().needs, Rhythm::ALL, "nobody kept account of the work");
+}
+
+#[test]
+fn who_was_cramped_on_few_sms_gets_all() {
+    let mut learner = Learner::new();
+    assert_eq!(needs(&mut learner, 20, 200, 600), 200, "there was room");
+    assert_eq!(needs(&mut learner, 20, 200, 800), Rhythm::ALL);
+    assert_eq!(needs(&mut learner, 20, 200, 200), Rhythm::ALL, "it would be cramped again");
+}
+
+/// What a step needs is what its work says, until steps are seen to last far longer on as much.
+#[test]
+fn what_was_seen_on_few_sms_counts_more_than_what_was_worked_out() {
+    const QUARTER: u32 = 242;
+    let after = |on_few_ms: u64, on_all_ms: u64| {
+        let mut learner = Learner::new();
+        let mut at = 0;
+        let mut steps = |learner: &mut Learner, part, count: u64, ms: u64| {
+            for _ in 0..count {
+                learner.began(at);
+                learner.ran_on(part);
+                at += ms * MS;
+                learner.ended(at, Some(Work { all_ns: MS, ran_ns: MS }));
+                at += 7 * MS + noise(at, 5 * MS);
+            }
+        };
+        steps(&mut learner, Rhythm::ALL, 20, 10);
+        assert_eq!(learner.rhythm().needs, 100);
+        steps(&mut learner, QUARTER, 20, on_few_ms);
+        // Another part that is enough does not make one forget.
+        steps(&mut learner, 2 * QUARTER, 8, 10);
+        steps(&mut learner, Rhythm::ALL, 20, on_all_ms);
+        learner.rhythm().needs
+    };
+    assert_eq!(after(12, 10), 100, "a little longer, as beside others");
+    assert_eq!(after(14, 10), QUARTER + 1);
+    assert_eq!(after(14, 14), 71, "it lasts as long on all SMs: the program has changed its ways");
+}
+
+#[test]
+fn who_foresees_the_end_learns_the_same() {
+    let (mut one, mut other) = (Learner::new(), Learner::new());
+    for i in 0..200 {
+        let began = i * 6 * MS + noise(i, 300_000);
+        let ended = began + MS + noise(i + 3, 200_000);
+        one.began(began);
+        other.began(began);
+        other.foresee();
+        assert_eq!(one.if_ended(ended), other.if_ended(ended));
+        one.ended(ended, None);
+        other.ended(ended, None);
+        assert_eq!(one.rhythm(), other.rhythm());
+    }
+}
+
+#[test]
+fn clocks_that_jump_do_no_harm() {
+    let mut learner = Learner::new();
+    for at in [u64::MAX, 0, 5, u64::MAX - 1, 3 * MS, 3 * MS, 0] {
+        learner.began(at);
+        learner.ended(at.wrapping_add(MS), None);
+        let rhythm = learner.rhythm();
+        assert!(rhythm.due_ns.is_none() || rhythm.spread_ns < u64::MAX);
+    }
+}

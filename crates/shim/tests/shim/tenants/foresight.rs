@@ -1,0 +1,153 @@
+//! What a tenant knows of its kernels, from before and by trying, and what it has in flight.
+
+use super::{A_WHILE, BESIDE, BUSY, Office, Program, SLO_AWARE, beside_a_server, joined, until};
+use detshare_board::{Class, Entry, KernelNote, Noted, clock};
+use std::time::Instant;
+
+/// As the policy numbers its reasons.
+const IN_FLIGHT: u8 = 11;
+const LONGEST_HOLD: u8 = 17;
+const TRIAL: u8 = 19;
+const EXPLORED: u8 = 20;
+
+/// What cannot be is not believed, and it is said that it was not; what can be is put right by a trial beside a server whose
+/// pauses it would never fit into.
+#[test]
+fn an_absurd_time_that_was_kept_does_not_last() {
+    let (_office, mut program, admitted) = joined(&[], |_| ());
+    until("both shapes are measured", || {
+        program.does(&["shapes:2", "stream"]);
+        admitted.view.kernels().iter().filter(|kernel| !kernel.widths.is_empty()).count() == 2
+    });
+    let known = admitted.view.kernels();
+    program.ends();
+
+    // The step that is due may be late by the time.
+    let of_kernel = |decision: Noted| decision.doubts & !Noted::DUE_NOT_BELIEVED;
+    for (ns, doubts) in [(u64::MAX, Noted::NOT_BELIEVED), (3_000_000_000, 0)] {
+        let office = Office::open();
+        let absurd = |kernel: &KernelNote| KernelNote { widths: vec![(132, ns, 50)], ..kernel.clone() };
+        office.daemon.publish_kernels(&known.iter().map(absurd).collect::<Vec<_>>());
+        office.daemon.set_policy(SLO_AWARE);
+        office.daemon.set_aggressiveness(250);
+        let mut program = Program::start(office.folder.path(), &[("DETSHARE_CLASS", "best-effort")]);
+        let admitted = office.admit(|_| ());
+        program.hear("ready");
+        let other = office.introduce(&admitted, Class::Latency);
+        // The first shape only: the other one has never been launched when the server is seen.
+        until("it sees the other", || {
+            program.does(&["begin", "open", "stream"]);
+            !admitted.view.decisions().is_empty()
+        });
+        // Pauses of two seconds, and most of one is still to come.
+        other.set_habits(1_000, 2_000_000_000, 0);
+        other.launch();
+        assert!(other.finish(other.launched(), clock::now() + 1_900_000_000));
+        program.does(&["shapes:2", "stream"]);
+        let second = *admitted.view.decisions().last().expect("it was written down");
+        if doubts != 0 {
+            assert_eq!((second.predicted_ns, of_kernel(second)), (0, doubts), "{second:?}");
+        } else {
+            assert_eq!((second.predicted_ns, second.reason, second.lane), (ns, TRIAL, 0), "{second:?}");
+        }
+        until("it is known what it takes", || {
+            program.does(&["shapes:2", "stream"]);
+            let last = *admitted.view.decisions().last().expect("it was written down");
+            last.kernel == second.kernel && (1..ns / 2).contains(&last.predicted_ns) && of_kernel(last) == 0
+        });
+        program.ends();
+    }
+}
+
+/// What binds a kernel is known from before: beside a step runs what compute binds, and what memory binds is held.
+#[test]
+fn what_binds_a_kernel_is_kept() {
+    let (_office, mut program, admitted) = joined(&[], |_| ());
+    until("it is measured", || {
+        program.does(&["begin", "open", "stream"]);
+        admitted.view.kernels().iter().any(|kernel| !kernel.widths.is_empty())
+    });
+    let known = admitted.view.kernels().remove(0);
+    program.ends();
+
+    let (far_slower, no_slower) = (50_000_000, 1_000);
+    for on_few in [far_slower, no_slower] {
+        let office = Office::open();
+        let kept = KernelNote { widths: vec![(132, 100_000, 50), (36, on_few, 50)], ..known.clone() };
+        office.daemon.publish_kernels(&[kept]);
+        office.daemon.set_policy(SLO_AWARE);
+        office.daemon.set_aggressiveness(600);
+        let mut program = Program::start(office.folder.path(), &[("DETSHARE_CLASS", "best-effort")]);
+        let admitted = office.admit(|_| ());
+        program.hear("ready");
+        let other = office.introduce(&admitted, Class::Latency);
+        until("it sees the other", || {
+            program.does(&["begin", "open", "stream"]);
+            !admitted.view.decisions().is_empty()
+        });
+        other.launch();
+        program.say("begin");
+        if on_few == no_slower {
+            until("the launch is held", || admitted.view.is_holding());
+            assert!(other.finish(other.launched(), 0));
+        }
+        program.hear("ok");
+        program.does(&["open", "stream"]);
+        let decision = *admitted.view.decisions().last().expect("it was written down");
+        let expected = if on_few == no_slower { (BUSY, 0) } else { (0, BESIDE) };
+        let reason = if on_few == no_slower { 0 } else { decision.reason };
+        assert_eq!((decision.held_for, reason), expected, "{decision:?}");
+        program.ends();
+    }
+}
+
+/// Where it is of use to know what binds a kernel, a few launches of it go to few SMs, while nobody wants the GPU.
+#[test]
+fn what_few_sms_mean_to_a_kernel_is_found_out_where_that_is_of_use() {
+    let (office, mut program, admitted, _other) = beside_a_server();
+    let explored = || admitted.view.decisions().iter().filter(|decision| decision.reason == EXPLORED).count();
+    office.daemon.set_aggressiveness(250);
+    (0..50).for_each(|_| program.does(&["begin", "open", "stream"]));
+    assert_eq!(explored(), 0, "nobody wants to know");
+    office.daemon.set_aggressiveness(600);
+    until("it is explored", || {
+        program.does(&["begin", "open", "stream"]);
+        explored() > 0
+    });
+    until("what it takes there is known", || {
+        program.does(&["begin", "open", "stream"]);
+        admitted.view.kernels().iter().any(|kernel| kernel.widths.iter().any(|(width, ..)| *width == 36))
+    });
+    program.ends();
+}
+
+/// What is in flight in one stream counts at a launch into another: a tenant with two streams has no more in the way of a
+/// step than one with a single stream.
+#[test]
+fn what_is_in_flight_is_counted_over_all_streams() {
+    let short = |entry: &mut Entry| entry.limits.longest_hold_ns = 2_000_000;
+    let (office, mut program, admitted) = joined(&[("DETSHARE_CLASS", "best-effort")], short);
+    office.daemon.set_policy(SLO_AWARE);
+    let _other = office.introduce(&admitted, Class::Latency);
+    // Its kernel takes far longer than may be in flight, whenever it is measured.
+    let long_after = || {
+        let since = Instant::now();
+        while since.elapsed() < 4 * A_WHILE {
+            std::thread::yield_now();
+        }
+    };
+    until("it sees the other, and the kernel is measured", || {
+        program.does(&["begin"]);
+        long_after();
+        program.does(&["open", "stream"]);
+        !admitted.view.decisions().is_empty() && !admitted.view.kernels().is_empty()
+    });
+    for other_stream in ["begin-null", "begin-thread"] {
+        program.does(&["begin", other_stream]);
+        let second = *admitted.view.decisions().last().expect("it was written down");
+        assert_eq!((second.held_for, second.reason), (IN_FLIGHT, LONGEST_HOLD), "{second:?}");
+        long_after();
+        program.does(&["open", "context"]);
+    }
+    program.ends();
+}
