@@ -26,7 +26,7 @@ pub(crate) const DECISIONS: usize = 62;
 pub(crate) const DECISION_WORDS: usize = 6;
 
 /// Changes with every change in this file.
-pub const LAYOUT: u32 = 7;
+pub const LAYOUT: u32 = 8;
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"detshare");
 
 /// A page group: a type that is laid out for sharing.
@@ -212,6 +212,7 @@ pub(crate) struct SlotRecord {
     pub(crate) p99: AtomicU64,
     pub(crate) ttft: AtomicU64,
     pub(crate) tpot: AtomicU64,
+    pub(crate) turnaround: AtomicU64,
     pub(crate) splits: AtomicU32,
     pub(crate) ladder: [AtomicU32; MOST_SPLITS],
 }

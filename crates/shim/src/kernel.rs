@@ -162,10 +162,9 @@ impl Profile {
 
     /// Says on the board what it takes on a lane. For the background thread. Graphs are known to this process alone.
     pub(crate) fn publish(&self, lane: usize) {
-        if let (Some(membership), Some(kernel)) = (membership(), self.kernel()) {
-            let name = kernel.name();
+        if let Some(kernel) = self.kernel() {
             let ns = self.nanoseconds[lane].load(Ordering::Relaxed);
-            membership.page.note_kernel(self.identity(), &name, lane, ns, self.measured_on(lane));
+            publish(self.identity(), &kernel.name(), lane, ns, self.measured_on(lane));
         }
     }
 
@@ -210,6 +209,16 @@ impl Profile {
     /// Whether a lane can hold the launch.
     pub(crate) fn fits(&self, function: CUfunction, shape: &Shape, coroutine: &Coroutine, lane: usize) -> bool {
         lane == FULL || self.kernel().is_none_or(|kernel| kernel.fits(function, shape, coroutine, lane))
+    }
+}
+
+/// Says on the board what something takes on a lane. For threads of ours.
+pub(crate) fn publish(identity: u64, name: &str, lane: usize, ns: u64, measured: u32) {
+    /// The table is written by one thread at a time.
+    static PUBLISHING: Mutex<()> = Mutex::new(());
+    let _publishing = PUBLISHING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(membership) = membership() {
+        membership.page.note_kernel(identity, name, lane, ns, measured);
     }
 }
 
@@ -259,13 +268,17 @@ pub(crate) struct Shape {
     pub(crate) cooperative: bool,
     /// Blocks of a cluster; 0 if the launch does not say.
     pub(crate) cluster: u32,
+    /// Whether it has attributes that a launch of our own would not have.
+    pub(crate) attributed: bool,
+    pub(crate) grid: [c_uint; 3],
+    pub(crate) block: [c_uint; 3],
 }
 
 impl Shape {
     pub(crate) fn new(grid: [c_uint; 3], block: [c_uint; 3], shared: c_uint) -> Self {
         let product = |sizes: [c_uint; 3]| sizes.into_iter().map(u64::from).fold(1, u64::saturating_mul);
         let threads = u32::try_from(product(block)).unwrap_or(u32::MAX);
-        Self { blocks: product(grid), threads, shared, cooperative: false, cluster: 0 }
+        Self { blocks: product(grid), threads, shared, cooperative: false, cluster: 0, attributed: false, grid, block }
     }
 
     /// Tells shapes apart.
@@ -298,7 +311,8 @@ impl Shape {
                     let size = unsafe { attribute.value.clusterDim };
                     shape.cluster = size.x.saturating_mul(size.y).saturating_mul(size.z);
                 }
-                _ => {}
+                CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_IGNORE => {}
+                _ => shape.attributed = true,
             }
         }
         shape

@@ -1,0 +1,434 @@
+//! Launching a kernel in parts: slices one after the other, or persistent blocks that are stopped and launched again.
+//!
+//! To the program it is one launch. Nobody else's work comes into the stream in between (`Logical::occupy`), and the call
+//! returns when the last part is in the stream. So a call may wait: for the gate, for the slice before the last, for
+//! persistent blocks to end. What it waits for may depend on what the program does next: a stream can wait for another
+//! stream's event or for a value that the host is to write, a kernel for anything. Therefore
+//!
+//! * a launch is only made in parts when everything before it in its stream is over, or is so within a moment;
+//! * every wait has an end. After it the rest of the kernel goes into the stream as one part that does not stop, and the call
+//!   returns, as the original's would have. That kernel runs as it is from then on;
+//! * no lock is held while waiting.
+//!
+//! If the first part is refused, the original is launched, and its code is the program's.
+
+use super::control::Control;
+use super::forced::{Forced, Way};
+use super::packed::{Arguments, Packed};
+use super::plan::{self, Next, Plan};
+use super::versions::{self, Versions};
+use crate::call::is_ok;
+use crate::coroutine::Coroutine;
+use crate::gate::{self, Part};
+use crate::kernel::{Profile, Shape};
+use crate::stream::{Logical, State};
+use crate::{bind, settings, steps};
+use core::time::Duration;
+use detshare_board::clock;
+use detshare_cuda::types::{CUevent, CUfunction, CUresult, CUstream, CUstreamCaptureMode};
+use detshare_policy::block_level::{ORIGINAL, SLICES_IN_FLIGHT, TURNAROUND_NS, Version};
+use detshare_ptx::block_level::{Persistent, Slice};
+use std::sync::MutexGuard;
+
+/// How long a launch waits for what is before it in its stream.
+const BEFORE: Duration = Duration::from_millis(2);
+/// After that the next so many launches in that stream do not wait.
+const IMPATIENT: u32 = 64;
+/// How long a part may take beyond what was measured before its launch returns without it.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Once it may run, it runs for so long at least, whatever happens meanwhile.
+const LEAST_NS: u64 = 1_000_000;
+
+/// A launch that can be made in parts, if its kernel has versions.
+pub(crate) struct Request<'a> {
+    pub(crate) coroutine: &'static Coroutine,
+    pub(crate) logical: &'static Logical,
+    pub(crate) profile: &'static Profile,
+    pub(crate) function: CUfunction,
+    pub(crate) shape: &'a Shape,
+    pub(crate) arguments: Arguments,
+}
+
+/// Launches it in parts; None if the original is to be launched.
+pub(crate) fn launch(request: &Request<'_>) -> Option<CUresult> {
+    let versions = versions::of(request.function, request.coroutine)?;
+    let blocks = blocks(request.shape)?;
+    let job = Job { request, versions, blocks, controls: request.coroutine.controls()? };
+    match settings::get().forced() {
+        Some(forced) => job.forced(forced),
+        None => {
+            let plan = plan::of(request.function, request.shape, request.profile, versions, request.coroutine)?;
+            let next = plan.next(request.profile);
+            match next.version {
+                Version::Original => None,
+                Version::Slices { .. } => job.in_slices(&Conduct::planned(plan, &next)),
+                Version::Preemptible { .. } => job.preemptibly(&Conduct::planned(plan, &next)),
+            }
+        }
+    }
+}
+
+/// How many blocks it is, if it can be launched in parts as far as its shape says.
+fn blocks(shape: &Shape) -> Option<u32> {
+    let is_plain = !shape.cooperative && shape.cluster <= 1 && !shape.attributed && shape.threads > 0;
+    u32::try_from(shape.blocks).ok().filter(|blocks| is_plain && (1..=i32::MAX.cast_unsigned()).contains(blocks))
+}
+
+/// How a launch in parts is to go on.
+struct Conduct<'a> {
+    forced: Option<&'a Forced>,
+    plan: Option<(&'static Plan, usize)>,
+    /// Blocks of one slice, or persistent ones.
+    at_once: u32,
+    is_measured: bool,
+    takes: Duration,
+    /// What a slice takes, or how long it is until persistent blocks give way.
+    part_ns: u64,
+}
+
+impl<'a> Conduct<'a> {
+    fn planned(plan: &'static Plan, next: &Next) -> Self {
+        let turnaround_ns = if next.turnaround_ns == 0 { TURNAROUND_NS } else { next.turnaround_ns };
+        let is_sliced = matches!(next.version, Version::Slices { .. });
+        let part_ns = if is_sliced { turnaround_ns / SLICES_IN_FLIGHT } else { turnaround_ns };
+        Self {
+            forced: None,
+            plan: Some((plan, next.number)).filter(|(_, number)| *number != ORIGINAL),
+            at_once: u32::try_from(next.at_once).unwrap_or(u32::MAX),
+            is_measured: next.is_measured,
+            takes: Duration::from_nanos(next.takes_ns),
+            part_ns,
+        }
+    }
+
+    fn forced(forced: &'a Forced, at_once: u32) -> Self {
+        let takes = Duration::from_millis(250);
+        Self { forced: Some(forced), plan: None, at_once, is_measured: false, takes, part_ns: TURNAROUND_NS }
+    }
+
+    /// How long a part may take.
+    fn patience(&self) -> Duration {
+        PATIENCE + self.takes * 4
+    }
+}
+
+/// One launch of the program.
+struct Job<'a> {
+    request: &'a Request<'a>,
+    versions: &'static Versions,
+    blocks: u32,
+    controls: &'static super::Controls,
+}
+
+/// The stream is ours alone, until this is dropped.
+struct Occupied(&'static Logical);
+
+impl Drop for Occupied {
+    fn drop(&mut self) {
+        self.0.vacate();
+    }
+}
+
+/// What this thread asks the driver must not end a capture of another one.
+struct Relaxed(CUstreamCaptureMode);
+
+impl Relaxed {
+    fn new() -> Self {
+        let mut mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        cu!(cuThreadExchangeStreamCaptureMode(&raw mut mode));
+        Self(mode)
+    }
+}
+
+impl Drop for Relaxed {
+    fn drop(&mut self) {
+        cu!(cuThreadExchangeStreamCaptureMode(&raw mut self.0));
+    }
+}
+
+/// How waiting ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waited {
+    Over,
+    /// The driver has an error of its own.
+    Failed,
+    TooLong,
+}
+
+impl<'a> Job<'a> {
+    fn forced(&self, forced: &'a Forced) -> Option<CUresult> {
+        match forced.way(self.blocks) {
+            Way::Slices(most) if self.versions.sliced().is_some() => self.in_slices(&Conduct::forced(forced, most)),
+            Way::Preempt(blocks) if self.versions.preemptible().is_some() => {
+                self.preemptibly(&Conduct::forced(forced, blocks.min(self.blocks)))
+            }
+            Way::Original | Way::Slices(_) | Way::Preempt(_) => None,
+        }
+    }
+
+    /// Takes the stream's lock for the first part, and the stream for all of them. None if what is before it goes on.
+    fn begin(&self) -> Option<(MutexGuard<'static, State>, Occupied)> {
+        let started = clock::now();
+        loop {
+            let mut state = self.request.logical.begin();
+            if bind::capturing() {
+                return None;
+            }
+            if cu!(cuStreamQuery(state.handle())) != CUresult::CUDA_ERROR_NOT_READY {
+                state.unready = 0;
+                Logical::occupy(&mut state);
+                return Some((state, Occupied(self.request.logical)));
+            }
+            let is_long = clock::now().saturating_sub(started) > nanoseconds(BEFORE);
+            if is_long || state.unready > 0 {
+                // A stream that waits for the program is not waited for again and again.
+                state.unready = if is_long { IMPATIENT } else { state.unready - 1 };
+                return None;
+            }
+            drop(state);
+            std::thread::yield_now();
+        }
+    }
+
+    /// Puts a part in, on the lane that it got. The stream's lock is held.
+    fn put_in(&self, state: &mut State, lane: usize, part: impl FnOnce(CUstream) -> CUresult) -> CUresult {
+        let Request { coroutine, logical, profile, function, shape, .. } = self.request;
+        let lane = if bind::capturing() {
+            state.lane()
+        } else if profile.fits(*function, shape, coroutine, lane) {
+            lane
+        } else {
+            crate::lane::FULL
+        };
+        logical.go(state, coroutine, lane);
+        state.note_launch(coroutine);
+        steps::launched(logical, state);
+        part(state.handle())
+    }
+
+    fn pass(&self, conduct: &Conduct<'_>, is_alone: bool) -> (usize, bool) {
+        let Request { coroutine, logical, profile, .. } = self.request;
+        let part = Part { lasts_ns: conduct.part_ns, is_alone };
+        gate::pass_part(coroutine, logical, profile, part)
+    }
+
+    fn in_slices(&self, conduct: &Conduct<'_>) -> Option<CUresult> {
+        let (function, offset) = self.versions.sliced()?;
+        let mut arguments = Packed::new(self.request.arguments, self.versions.layout()?, offset, size_of::<Slice>())?;
+        let control = self.controls.take()?;
+        let [end, start, other] = control.events();
+        let ends = [end, other];
+        let _relaxed = Relaxed::new();
+        let (mut lane, mut was_held) = self.pass(conduct, false);
+        let (mut state, _occupied) = self.begin()?;
+        let (mut first, mut number, mut has_waited) = (0, 0, true);
+        loop {
+            let most = if has_waited { conduct.at_once } else { u32::MAX };
+            let most = most.min(self.blocks - first);
+            let count = conduct.forced.map_or(most, |forced| forced.slice(most)).clamp(1, self.blocks - first);
+            arguments.set(&Slice { grid: self.request.shape.grid, first });
+            let code = self.put_in(&mut state, lane, |at| {
+                if conduct.is_measured && first == 0 {
+                    cu!(cuEventRecord(start, at));
+                }
+                let code = arguments.launch(function, count, self.request.shape, at);
+                if is_ok(code) {
+                    cu!(cuEventRecord(ends[number % 2], at));
+                }
+                code
+            });
+            if !is_ok(code) {
+                return (first > 0).then_some(code);
+            }
+            gate::launched_part(self.request.coroutine, &mut state, conduct.part_ns);
+            drop(state);
+            first += count;
+            if first == self.blocks {
+                break;
+            }
+            number += 1;
+            // The GPU has the slice before to do; with this one it never waits for us.
+            if number > 1 && has_waited && wait(ends[number % 2], conduct.patience()) == Waited::TooLong {
+                self.versions.avoid();
+                has_waited = false;
+            }
+            if has_waited {
+                let (next, held) = self.pass(conduct, false);
+                (lane, was_held) = (next, was_held || held);
+            }
+            state = self.request.logical.lock();
+        }
+        if let Some((plan, version)) = conduct.plan.filter(|_| conduct.is_measured && has_waited && !was_held)
+            && wait(ends[number % 2], conduct.patience()) == Waited::Over
+            && let Some(took) = elapsed(start, ends[number % 2])
+        {
+            plan.note(version, took);
+        } else if number % 2 == 0 {
+            // Its words and events may be used again when the GPU is done with them.
+            control.rest();
+        } else {
+            self.rest_behind(control, end);
+        }
+        Some(CUresult::CUDA_SUCCESS)
+    }
+
+    /// Lets the control rest until the stream has come to here.
+    fn rest_behind(&self, control: Control, end: CUevent) {
+        let state = self.request.logical.lock();
+        cu!(cuEventRecord(end, state.handle()));
+        drop(state);
+        control.rest();
+    }
+
+    fn preemptibly(&self, conduct: &Conduct<'_>) -> Option<CUresult> {
+        let (function, offset) = self.versions.preemptible()?;
+        let mut arguments =
+            Packed::new(self.request.arguments, self.versions.layout()?, offset, size_of::<Persistent>())?;
+        let control = self.controls.take()?;
+        let [end, start, stopped] = control.events();
+        let work = Persistent {
+            grid: self.request.shape.grid,
+            blocks: self.blocks,
+            next: control.counter().0,
+            flags: [control.flag(), 0, 0, 0],
+            mask: u32::MAX,
+            _pad: 0,
+        };
+        arguments.set(&work);
+        let _relaxed = Relaxed::new();
+        let (mut lane, _) = self.pass(conduct, false);
+        let (mut state, _occupied) = self.begin()?;
+        let (mut is_first, mut stops) = (true, 0);
+        loop {
+            control.stop(false);
+            let code = self.put_in(&mut state, lane, |at| {
+                if is_first {
+                    cu!(cuMemsetD32Async(control.counter(), 0, 1, at));
+                    cu!(cuEventRecord(start, at));
+                }
+                let code = arguments.launch(function, conduct.at_once, self.request.shape, at);
+                if !is_ok(code) {
+                    return code;
+                }
+                cu!(cuEventRecord(stopped, at));
+                cu!(cuMemcpyDtoHAsync_v2(control.counted_at(), control.counter(), size_of::<u32>(), at));
+                cu!(cuEventRecord(end, at))
+            });
+            drop(state);
+            if !is_ok(code) {
+                return (!is_first).then_some(code);
+            }
+            let (waited, stop) = self.watch(conduct, &control, end, stops);
+            match waited {
+                // What went wrong is told by the next call, as for the original.
+                Waited::Failed => break,
+                Waited::TooLong => {
+                    arguments.set(&Persistent { mask: 0, ..work });
+                    self.let_go(control, &arguments, function, conduct);
+                    break;
+                }
+                Waited::Over if control.counted() >= self.blocks => {
+                    if let Some((plan, number)) = conduct.plan.filter(|_| is_first && conduct.is_measured)
+                        && stop.is_none()
+                        && let Some(took) = elapsed(start, stopped)
+                    {
+                        plan.note(number, took);
+                    }
+                    break;
+                }
+                Waited::Over => {
+                    if let (Some((plan, number)), Some(ns)) = (conduct.plan, stop) {
+                        plan.note_giving_way(number, ns);
+                    }
+                }
+            }
+            (is_first, stops) = (false, stops + 1);
+            (lane, _) = self.pass(conduct, true);
+            state = self.request.logical.lock();
+        }
+        Some(CUresult::CUDA_SUCCESS)
+    }
+
+    /// Waits for persistent blocks to end, and stops them if somebody else is to have the GPU; how long they took to end
+    /// then. They have been stopped so often before.
+    fn watch(&self, conduct: &Conduct<'_>, control: &Control, end: CUevent, stops: u64) -> (Waited, Option<u64>) {
+        let Request { coroutine, logical, profile, .. } = self.request;
+        let part = Part { lasts_ns: conduct.part_ns, is_alone: true };
+        let (started, patience) = (clock::now(), nanoseconds(conduct.patience()));
+        let stop_after = conduct.forced.map(|forced| forced.stop_after_ns(stops));
+        let (mut stopped, mut may_run) = (None, false);
+        loop {
+            let now = clock::now();
+            if stopped.is_none() {
+                let is_to_stop = match stop_after {
+                    Some(after) => now.saturating_sub(started) >= after,
+                    None => {
+                        let must = gate::must_give_way(coroutine, logical, profile, part);
+                        may_run |= !must;
+                        // Where it was held for as long as it may be, it runs although others want the GPU.
+                        must && (may_run || now.saturating_sub(started) > LEAST_NS)
+                    }
+                };
+                if is_to_stop {
+                    control.stop(true);
+                    stopped = Some(now);
+                }
+            }
+            match cu!(cuEventQuery(end)) {
+                CUresult::CUDA_ERROR_NOT_READY => {}
+                code if is_ok(code) => {
+                    return (Waited::Over, stopped.map(|at| clock::now().saturating_sub(at)));
+                }
+                _ => return (Waited::Failed, None),
+            }
+            if now.saturating_sub(started) > patience || coroutine.is_ending() {
+                return (Waited::TooLong, None);
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// It takes too long: whatever is left of it goes into the stream as a part that does not stop, and nobody waits for it.
+    fn let_go(&self, control: Control, arguments: &Packed, function: CUfunction, conduct: &Conduct<'_>) {
+        self.versions.avoid();
+        if self.request.coroutine.is_ending() {
+            return;
+        }
+        let [end, ..] = control.events();
+        let mut state = self.request.logical.lock();
+        let lane = state.lane();
+        self.put_in(&mut state, lane, |at| {
+            let code = arguments.launch(function, conduct.at_once, self.request.shape, at);
+            cu!(cuEventRecord(end, at));
+            code
+        });
+        drop(state);
+        control.rest();
+    }
+}
+
+/// Waits until the GPU has come there.
+fn wait(event: CUevent, longest: Duration) -> Waited {
+    let started = clock::now();
+    loop {
+        match cu!(cuEventQuery(event)) {
+            CUresult::CUDA_ERROR_NOT_READY => {}
+            code if is_ok(code) => return Waited::Over,
+            _ => return Waited::Failed,
+        }
+        if clock::now().saturating_sub(started) > nanoseconds(longest) {
+            return Waited::TooLong;
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn elapsed(start: CUevent, end: CUevent) -> Option<Duration> {
+    let mut milliseconds = 0.0;
+    let asked = cu!(cuEventElapsedTime_v2(&raw mut milliseconds, start, end));
+    is_ok(asked).then(|| Duration::from_secs_f32(milliseconds.max(0.0) / 1000.0))
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
