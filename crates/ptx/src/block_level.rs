@@ -3,15 +3,73 @@
 //! A kernel that runs for milliseconds can only be moved or held between two launches. Its *versions* run the
 //! same blocks, each exactly once and each as the original would have run it, but not in one go:
 //!
-//! * [`sliced`](Kernel::sliced): a launch covers a range of the original's blocks;
-//! * [`preemptible`](Kernel::preemptible): a few persistent blocks take the original's blocks one after the other from
-//!   a counter, and end early when a flag asks for it. Launching again with the same counter goes on.
+//! * [`sliced`]: a launch covers a range of the original's blocks;
+//! * [`preemptible`]: a few persistent blocks take the original's blocks one after the other from a counter, and end
+//!   early when a flag asks for it. Launching again with the same counter goes on. Threads that leave a block early
+//!   are kept together with the others by [`one_exit`].
 //!
 //! Blocks are numbered as the hardware numbers them: n is x = n % grid.x, y = n / grid.x % grid.y,
 //! z = n / (grid.x * grid.y).
+//!
+//! The versions are in a module of their own, which is loaded beside the original. The original's variables stay where
+//! they are: the versions [`borrow`] them. A kernel whose result could be another in parts, or as it is compiled anew,
+//! has no version but a [`Refusal`] ([`checks`]). A version may need a few registers more than the original and 128
+//! bytes more of shared memory, so a launch that only just fits may not: ask the driver before.
+//!
+//! ```
+//! use detshare_ptx::{block_level, parse};
+//!
+//! let source = "
+//!     .version 8.4
+//!     .target sm_90
+//!     .address_size 64
+//!     .visible .entry number(.param .u64 out)
+//!     {
+//!         .reg .b32 %r<2>;
+//!         .reg .b64 %rd<3>;
+//!         mov.u32 %r1, %ctaid.x;
+//!         ld.param.u64 %rd1, [out];
+//!         mad.wide.u32 %rd2, %r1, 4, %rd1;
+//!         st.global.u32 [%rd2], %r1;
+//!         ret;
+//!     }
+//!     .visible .entry place(.param .u64 out)
+//!     {
+//!         .reg .b32 %r<2>;
+//!         mov.u32 %r1, %smid;
+//!         ret;
+//!     }";
+//! let rewritten = block_level::rewrite(&parse(source)?, source);
+//! let [number, place] = rewritten.kernels.as_slice() else { panic!("two kernels") };
+//! assert_eq!(number.sliced.as_ref().map(|version| version.work_offset), Ok(8));
+//! assert_eq!(
+//!     place.sliced.as_ref().map_err(ToString::to_string),
+//!     Err("depends on where or beside what it runs: 'mov.u32 %r1, %smid;', line 18".to_string())
+//! );
+//! assert!(parse(&rewritten.source.expect("one kernel has versions")).is_ok());
+//! # Ok::<(), detshare_ptx::ParseError>(())
+//! ```
+
+mod assemble;
+mod borrow;
+mod checks;
+mod code;
+mod flow;
+mod loops;
+mod names;
+mod one_exit;
+mod operands;
+mod output;
+mod parameters;
+mod position;
+mod preemptible;
+mod program;
+mod refusal;
+mod sliced;
+
+pub use refusal::{Refusal, RefusalKind};
 
 use crate::ast::Module;
-use core::fmt::{self, Display, Formatter};
 
 /// What became of a module.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +88,7 @@ pub struct Rewritten {
 pub struct Borrowed {
     /// Its name in the original.
     pub variable: String,
-    /// The `.global .u64` variable of [`Rewritten::source`] that takes its address.
+    /// The variable of eight bytes in [`Rewritten::source`] that takes its address; the driver finds it by this name.
     pub slot: String,
 }
 
@@ -54,6 +112,8 @@ pub struct Version {
     pub name: String,
     /// Where its extra parameter lies, behind those of the original.
     pub work_offset: u32,
+    /// Whether it is for launches with a block width (`ntid.x`) that is a multiple of 32 only.
+    pub whole_rows: bool,
 }
 
 /// The extra parameter of a sliced version. It is launched with a one-dimensional grid of as many blocks as the slice
@@ -79,8 +139,8 @@ pub struct Persistent {
     /// Device address of a `u32`: the number of the next block. After the kernel it is `blocks` or more exactly if
     /// all blocks ran.
     pub next: u64,
-    /// Addresses of `u32` words that the device can read. No further block is begun while one of them has a bit of
-    /// `mask`.
+    /// Addresses of `u32` words that the device can read; 0 for none. No further block is begun while one of them has
+    /// a bit of `mask`.
     pub flags: [u64; 4],
     /// The bits that count in the flags.
     pub mask: u32,
@@ -88,70 +148,8 @@ pub struct Persistent {
     pub _pad: u32,
 }
 
-/// Why there is no such version of a kernel.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    /// For programs.
-    pub kind: RefusalKind,
-    /// What stands there: an instruction, a name.
-    pub detail: String,
-    /// The line of the original, from 1, where there is one.
-    pub line: Option<u32>,
-}
-
-/// The kinds of reasons.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum RefusalKind {
-    /// Blocks of the grid wait for each other.
-    WaitsForBlocks,
-    /// Clusters of blocks.
-    Cluster,
-    /// The result depends on which SM a block runs on, on the launch's number, or on how many blocks are resident.
-    Placement,
-    /// Reads how much shared memory there is.
-    SharedSize,
-    /// An address in shared memory that is a number.
-    SharedAddress,
-    /// Launches kernels itself.
-    DynamicParallelism,
-    /// Programmatic dependent launch.
-    DependentLaunch,
-    /// Textures, samplers and surfaces that belong to the module.
-    Texture,
-    /// Functions that are called by address.
-    FunctionPointer,
-    /// A function that is in another module.
-    ForeignFunction,
-    /// Functions that call each other in a circle.
-    Recursion,
-    /// A variable that the versions could not share with the original.
-    Variable,
-    /// Floating-point operations that the compiler may join in one place and not in the other.
-    Contraction,
-    /// Some threads leave while others may still meet.
-    EarlyExit,
-    /// A barrier that cannot be kept apart from those of the next block.
-    Barrier,
-    /// What a block leaves behind would reach the next one.
-    LeftBehind,
-    /// More parameters than a kernel can have.
-    Parameters,
-    /// The target or version of the module.
-    Target,
-    /// Text that is not understood.
-    NotUnderstood,
-}
-
-impl Display for Refusal {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}", self.detail)?;
-        self.line.map_or(Ok(()), |line| write!(formatter, ", line {line}"))
-    }
-}
-
 /// Rewrites every kernel of a module that can be. `source` is what it was parsed from, for line numbers.
 #[must_use]
 pub fn rewrite(module: &Module, source: &str) -> Rewritten {
-    let _ = (module, source);
-    Rewritten { source: None, borrowed: Vec::new(), kernels: Vec::new() }
+    output::rewrite(module, source)
 }

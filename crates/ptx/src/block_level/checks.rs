@@ -1,0 +1,9 @@
+//! What may be rewritten: yes, or a reason why not.
+
+pub(super) mod barriers;
+pub(super) mod contraction;
+pub(super) mod instructions;
+pub(super) mod leftovers;
+pub(super) mod shared;
+pub(super) mod uniformity;
+pub(super) mod waiting;
