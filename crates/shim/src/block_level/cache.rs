@@ -27,9 +27,19 @@ pub(super) struct Parts {
 pub(super) struct KernelParts {
     pub(super) name: String,
     pub(super) layout: Layout,
-    /// The name of each version and where its extra parameter lies, or why there is none.
-    pub(super) sliced: Result<(String, u32), String>,
-    pub(super) preemptible: Result<(String, u32), String>,
+    /// Each version, or why there is none.
+    pub(super) sliced: Result<VersionParts, String>,
+    pub(super) preemptible: Result<VersionParts, String>,
+}
+
+/// One version of a kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct VersionParts {
+    pub(super) name: String,
+    /// Where its extra parameter lies.
+    pub(super) work_offset: u32,
+    /// Whether the x dimension of a block has to be a multiple of a warp.
+    pub(super) whole_rows: bool,
 }
 
 /// Where a kernel's parameters lie: offset and size of each, and how many bytes that are.
@@ -150,11 +160,12 @@ fn encode(parts: &Parts) -> Vec<u8> {
             body.extend(size.to_le_bytes());
         }
         for version in [&kernel.sliced, &kernel.preemptible] {
-            let (number, words) = match version {
-                Ok((name, offset)) => (*offset, name),
-                Err(reason) => (u32::MAX, reason),
+            let (offset, rows, words) = match version {
+                Ok(version) => (version.work_offset, u32::from(version.whole_rows), &version.name),
+                Err(reason) => (u32::MAX, 0, reason),
             };
-            body.extend(number.to_le_bytes());
+            body.extend(offset.to_le_bytes());
+            body.extend(rows.to_le_bytes());
             text(&mut body, words);
         }
     }
@@ -224,8 +235,9 @@ impl Reader<'_> {
         let (name, size) = (self.text()?, self.word()?);
         let parameters = (0..self.count()?).map(|_| Some((self.word()?, self.word()?))).collect::<Option<_>>()?;
         let mut version = || {
-            let (number, words) = (self.word()?, self.text()?);
-            Some(if number == u32::MAX { Err(words) } else { Ok((words, number)) })
+            let (work_offset, rows, name) = (self.word()?, self.word()?, self.text()?);
+            let is_refused = work_offset == u32::MAX;
+            Some(if is_refused { Err(name) } else { Ok(VersionParts { name, work_offset, whole_rows: rows != 0 }) })
         };
         let (sliced, preemptible) = (version()?, version()?);
         Some(KernelParts { name, layout: Layout { parameters, size }, sliced, preemptible })

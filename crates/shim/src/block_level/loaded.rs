@@ -1,7 +1,7 @@
 //! The versions of one module, compiled and loaded beside the original.
 
 use super::as_value;
-use super::cache::{KernelParts, Layout, Parts};
+use super::cache::{KernelParts, Layout, Parts, VersionParts};
 use super::versions;
 use crate::call::is_ok;
 use core::ffi::{c_char, c_void};
@@ -18,8 +18,18 @@ pub(super) struct Compiled {
     pub(super) image: Option<Vec<u8>>,
 }
 
-/// A version that can be launched, and where its extra parameter lies; or why there is none.
-pub(super) type Callable = Result<(CUfunction, u32), String>;
+/// A version that can be launched, or why there is none.
+pub(super) type Callable = Result<Launchable, String>;
+
+/// A version that can be launched.
+#[derive(Clone, Copy)]
+pub(super) struct Launchable {
+    pub(super) function: CUfunction,
+    /// Where its extra parameter lies.
+    pub(super) work_offset: u32,
+    /// Whether the x dimension of a block has to be a multiple of a warp.
+    pub(super) whole_rows: bool,
+}
 
 /// One kernel of a module that has its versions beside it.
 pub(super) struct KernelVersions {
@@ -92,8 +102,8 @@ impl Loaded {
             cu!(cuModuleUnload(module));
             return Err(failed("its variables cannot be shared", code));
         }
-        let callable = |version: &Result<(String, u32), String>| {
-            let (name, offset) = version.as_ref().map_err(String::clone)?;
+        let callable = |version: &Result<VersionParts, String>| {
+            let VersionParts { name, work_offset, whole_rows } = version.as_ref().map_err(String::clone)?;
             let mut function = CUfunction(null_mut());
             let name = CString::new(name.as_str()).map_err(|_| "a name with a zero".to_string())?;
             let code = cu!(cuModuleGetFunction(&raw mut function, module, name.as_ptr()));
@@ -102,7 +112,7 @@ impl Loaded {
             }
             // Now, and not at the first launch. Older drivers have no such function, and load everything at once.
             cu!(cuFuncLoad(function));
-            Ok((function, *offset))
+            Ok(Launchable { function, work_offset: *work_offset, whole_rows: *whole_rows })
         };
         let kernels = parts.kernels.iter().map(|kernel| KernelVersions {
             name: kernel.name.clone(),
@@ -116,7 +126,7 @@ impl Loaded {
 
 /// A kernel of a module that has no versions at all.
 fn without(kernel: &KernelParts) -> KernelVersions {
-    let reason = |version: &Result<(String, u32), String>| match version {
+    let reason = |version: &Result<VersionParts, String>| match version {
         Ok(_) => Err("it was not compiled".to_string()),
         Err(reason) => Err(reason.clone()),
     };

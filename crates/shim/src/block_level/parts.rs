@@ -14,6 +14,7 @@
 
 use super::control::Control;
 use super::forced::{Forced, Way};
+use super::loaded::Launchable;
 use super::packed::{Arguments, Packed};
 use super::plan::{self, Next, Plan};
 use super::versions::{self, Versions};
@@ -23,6 +24,7 @@ use crate::gate::{self, Part};
 use crate::kernel::{Profile, Shape};
 use crate::stream::{Logical, State};
 use crate::{bind, settings, steps};
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use detshare_board::clock;
 use detshare_cuda::types::{CUevent, CUfunction, CUresult, CUstream, CUstreamCaptureMode};
@@ -38,6 +40,17 @@ const IMPATIENT: u32 = 64;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Once it may run, it runs for so long at least, whatever happens meanwhile.
 const LEAST_NS: u64 = 1_000_000;
+
+/// Launches that were made in slices, with persistent blocks, how often those were stopped, and whose end nobody waited for.
+pub(crate) static COUNTS: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+const SLICED: usize = 0;
+const PREEMPTIBLE: usize = 1;
+const STOPPED: usize = 2;
+const LET_GO: usize = 3;
+
+fn note(what: usize) {
+    COUNTS[what].fetch_add(1, Ordering::Relaxed);
+}
 
 /// A launch that can be made in parts, if its kernel has versions.
 pub(crate) struct Request<'a> {
@@ -158,11 +171,9 @@ enum Waited {
 impl<'a> Job<'a> {
     fn forced(&self, forced: &'a Forced) -> Option<CUresult> {
         match forced.way(self.blocks) {
-            Way::Slices(most) if self.versions.sliced().is_some() => self.in_slices(&Conduct::forced(forced, most)),
-            Way::Preempt(blocks) if self.versions.preemptible().is_some() => {
-                self.preemptibly(&Conduct::forced(forced, blocks.min(self.blocks)))
-            }
-            Way::Original | Way::Slices(_) | Way::Preempt(_) => None,
+            Way::Slices(most) => self.in_slices(&Conduct::forced(forced, most)),
+            Way::Preempt(blocks) => self.preemptibly(&Conduct::forced(forced, blocks.min(self.blocks))),
+            Way::Original => None,
         }
     }
 
@@ -213,8 +224,9 @@ impl<'a> Job<'a> {
     }
 
     fn in_slices(&self, conduct: &Conduct<'_>) -> Option<CUresult> {
-        let (function, offset) = self.versions.sliced()?;
-        let mut arguments = Packed::new(self.request.arguments, self.versions.layout()?, offset, size_of::<Slice>())?;
+        let Launchable { function, work_offset, .. } = self.versions.sliced(self.request.shape)?;
+        let mut arguments =
+            Packed::new(self.request.arguments, self.versions.layout()?, work_offset, size_of::<Slice>())?;
         let control = self.controls.take()?;
         let [end, start, other] = control.events();
         let ends = [end, other];
@@ -222,6 +234,7 @@ impl<'a> Job<'a> {
         let (mut lane, mut was_held) = self.pass(conduct, false);
         let (mut state, _occupied) = self.begin()?;
         let (mut first, mut number, mut has_waited) = (0, 0, true);
+        note(SLICED);
         loop {
             let most = if has_waited { conduct.at_once } else { u32::MAX };
             let most = most.min(self.blocks - first);
@@ -250,6 +263,7 @@ impl<'a> Job<'a> {
             // The GPU has the slice before to do; with this one it never waits for us.
             if number > 1 && has_waited && wait(ends[number % 2], conduct.patience()) == Waited::TooLong {
                 self.versions.avoid();
+                note(LET_GO);
                 has_waited = false;
             }
             if has_waited {
@@ -281,9 +295,9 @@ impl<'a> Job<'a> {
     }
 
     fn preemptibly(&self, conduct: &Conduct<'_>) -> Option<CUresult> {
-        let (function, offset) = self.versions.preemptible()?;
+        let Launchable { function, work_offset, .. } = self.versions.preemptible(self.request.shape)?;
         let mut arguments =
-            Packed::new(self.request.arguments, self.versions.layout()?, offset, size_of::<Persistent>())?;
+            Packed::new(self.request.arguments, self.versions.layout()?, work_offset, size_of::<Persistent>())?;
         let control = self.controls.take()?;
         let [end, start, stopped] = control.events();
         let work = Persistent {
@@ -299,6 +313,7 @@ impl<'a> Job<'a> {
         let (mut lane, _) = self.pass(conduct, false);
         let (mut state, _occupied) = self.begin()?;
         let (mut is_first, mut stops) = (true, 0);
+        note(PREEMPTIBLE);
         loop {
             control.stop(false);
             let code = self.put_in(&mut state, lane, |at| {
@@ -343,6 +358,7 @@ impl<'a> Job<'a> {
                 }
             }
             (is_first, stops) = (false, stops + 1);
+            note(STOPPED);
             (lane, _) = self.pass(conduct, true);
             state = self.request.logical.lock();
         }
@@ -391,6 +407,7 @@ impl<'a> Job<'a> {
     /// It takes too long: whatever is left of it goes into the stream as a part that does not stop, and nobody waits for it.
     fn let_go(&self, control: Control, arguments: &Packed, function: CUfunction, conduct: &Conduct<'_>) {
         self.versions.avoid();
+        note(LET_GO);
         if self.request.coroutine.is_ending() {
             return;
         }

@@ -95,13 +95,14 @@ impl Plan {
         versions: &Versions,
         coroutine: &Coroutine,
     ) {
-        let fits = versions.preemptible().or_else(|| versions.sliced()).map(|(version, _)| resident(version, shape));
+        let (sliced, preemptible) = (versions.sliced(shape), versions.preemptible(shape));
+        let fits = preemptible.or(sliced).map(|version| resident(version.function, shape));
         self.identity.store(profile.identity(), Ordering::Relaxed);
         self.blocks.store(shape.blocks, Ordering::Relaxed);
         self.sms.store(coroutine.lanes[FULL].width(), Ordering::Relaxed);
         self.resident.store(fits.unwrap_or_else(|| resident(function, shape)), Ordering::Relaxed);
-        self.sliced.store(versions.sliced().is_some(), Ordering::Relaxed);
-        self.preemptible.store(versions.preemptible().is_some(), Ordering::Relaxed);
+        self.sliced.store(sliced.is_some(), Ordering::Relaxed);
+        self.preemptible.store(preemptible.is_some(), Ordering::Relaxed);
         *self.name.lock().unwrap_or_else(PoisonError::into_inner) = profile.name();
         for number in 0..COUNT {
             let before = if number == ORIGINAL { Measured::default() } else { self.remembered(number, coroutine) };

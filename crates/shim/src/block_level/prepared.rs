@@ -5,7 +5,7 @@
 //! wait for ever. So a compiled module is loaded when this process has nothing left to do on the device: by the thread that
 //! has just found that out, or by ours.
 
-use super::cache::{self, KernelParts, Layout, Parts};
+use super::cache::{self, KernelParts, Layout, Parts, VersionParts};
 use super::loaded::{Compiled, Loaded, compile};
 use super::source::{self, Found, Origin};
 use super::{Controls, versions};
@@ -242,7 +242,8 @@ fn make_parts(found: Found, notes: &mut Vec<String>) -> Result<Parts, String> {
     let module = detshare_ptx::parse(&text).map_err(|error| format!("its PTX is not understood: {error}"))?;
     let rewritten = rewrite(&module, &text);
     let version = |made: Result<Version, Refusal>| {
-        made.map(|version| (version.name, version.work_offset)).map_err(|refusal| refusal.to_string())
+        let Version { name, work_offset, whole_rows } = made.map_err(|refusal| refusal.to_string())?;
+        Ok(VersionParts { name, work_offset, whole_rows })
     };
     let kernels = rewritten.kernels.into_iter().map(|kernel| KernelParts {
         layout: layout(&module, &kernel.name, kernel.parameters_size),

@@ -4,11 +4,13 @@
 //! up again, and the versions get the attributes that the original has.
 
 use super::cache::Layout;
-use super::{CARRIED, loaded, prepared};
+use super::loaded::{self, Launchable};
+use super::{CARRIED, prepared};
 use crate::call::is_ok;
 use crate::coroutine::Coroutine;
 use crate::handles::Handles;
-use crate::{kernel, module};
+use crate::kernel::{self, Shape};
+use crate::module;
 use core::ffi::{CStr, c_char};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -36,32 +38,37 @@ pub(crate) struct Versions {
 
 /// One version.
 #[derive(Default)]
-pub(super) struct One {
+struct One {
     function: AtomicPtr<CUfunc_st>,
     work_offset: AtomicU32,
+    whole_rows: AtomicBool,
 }
 
 impl One {
-    fn set(&self, version: Option<(CUfunction, u32)>) {
-        let (function, offset) = version.unwrap_or((CUfunction(null_mut()), 0));
-        self.work_offset.store(offset, Ordering::Relaxed);
-        self.function.store(function.0, Ordering::Relaxed);
+    fn set(&self, version: Option<Launchable>) {
+        self.work_offset.store(version.map_or(0, |it| it.work_offset), Ordering::Relaxed);
+        self.whole_rows.store(version.is_some_and(|it| it.whole_rows), Ordering::Relaxed);
+        self.function.store(version.map_or(null_mut(), |it| it.function.0), Ordering::Relaxed);
     }
 
-    /// The function and where its extra parameter lies, if there is one.
-    pub(super) fn get(&self) -> Option<(CUfunction, u32)> {
+    /// None if there is no such version, or not for such blocks.
+    fn get(&self, shape: &Shape) -> Option<Launchable> {
+        const WARP: u32 = 32;
         let function = self.function.load(Ordering::Relaxed);
-        (!function.is_null()).then(|| (CUfunction(function), self.work_offset.load(Ordering::Relaxed)))
+        let whole_rows = self.whole_rows.load(Ordering::Relaxed);
+        let can_be = !function.is_null() && (!whole_rows || shape.block[0].is_multiple_of(WARP));
+        let work_offset = self.work_offset.load(Ordering::Relaxed);
+        can_be.then_some(Launchable { function: CUfunction(function), work_offset, whole_rows })
     }
 }
 
 impl Versions {
-    pub(super) fn sliced(&self) -> Option<(CUfunction, u32)> {
-        self.sliced.get()
+    pub(super) fn sliced(&self, shape: &Shape) -> Option<Launchable> {
+        self.sliced.get(shape)
     }
 
-    pub(super) fn preemptible(&self) -> Option<(CUfunction, u32)> {
-        self.preemptible.get()
+    pub(super) fn preemptible(&self, shape: &Shape) -> Option<Launchable> {
+        self.preemptible.get(shape)
     }
 
     pub(super) fn layout(&self) -> Option<&'static Layout> {
@@ -114,7 +121,7 @@ fn look_up(function: CUfunction, coroutine: &'static Coroutine, generation: u64)
     });
     let found = found.filter(|(_, sliced, preemptible)| sliced.is_some() || preemptible.is_some());
     if let Some((_, sliced, preemptible)) = found {
-        sliced.into_iter().chain(preemptible).for_each(|(version, _)| carry_attributes(function, version));
+        sliced.into_iter().chain(preemptible).for_each(|version| carry_attributes(function, version.function));
     }
     let (layout, sliced, preemptible) = found.map_or((null_mut(), None, None), |(layout, sliced, preemptible)| {
         (core::ptr::from_ref(layout).cast_mut(), sliced, preemptible)
