@@ -64,7 +64,7 @@ pub(crate) struct Request<'a> {
 
 /// Launches it in parts; None if the original is to be launched.
 pub(crate) fn launch(request: &Request<'_>) -> Option<CUresult> {
-    let versions = versions::of(request.function, request.coroutine)?;
+    let versions = versions::of(request.function, request.coroutine).filter(|it| it.takes(request.shape))?;
     let blocks = blocks(request.shape)?;
     let job = Job { request, versions, blocks, controls: request.coroutine.controls()? };
     match settings::get().forced() {
@@ -81,10 +81,14 @@ pub(crate) fn launch(request: &Request<'_>) -> Option<CUresult> {
     }
 }
 
-/// How many blocks it is, if it can be launched in parts as far as its shape says.
+/// How many blocks it is, if it can be launched in parts as far as its shape says. A grid that the driver would refuse is
+/// for the original.
 fn blocks(shape: &Shape) -> Option<u32> {
+    const MOST: u32 = i32::MAX.cast_unsigned();
+    const MOST_ROWS: u32 = 65_535;
     let is_plain = !shape.cooperative && shape.cluster <= 1 && !shape.attributed && shape.threads > 0;
-    u32::try_from(shape.blocks).ok().filter(|blocks| is_plain && (1..=i32::MAX.cast_unsigned()).contains(blocks))
+    let is_grid = shape.grid[0] <= MOST && shape.grid[1] <= MOST_ROWS && shape.grid[2] <= MOST_ROWS;
+    u32::try_from(shape.blocks).ok().filter(|blocks| is_plain && is_grid && (1..=MOST).contains(blocks))
 }
 
 /// How a launch in parts is to go on.
@@ -217,6 +221,13 @@ impl<'a> Job<'a> {
         part(state.handle())
     }
 
+    /// What the program gets if a later part was refused. A kernel that has failed says so at the next call.
+    fn refused(&self, code: CUresult) -> CUresult {
+        let now = cu!(cuStreamQuery(self.request.logical.lock().handle()));
+        let has_failed = !is_ok(now) && now != CUresult::CUDA_ERROR_NOT_READY;
+        if has_failed { CUresult::CUDA_SUCCESS } else { code }
+    }
+
     fn pass(&self, conduct: &Conduct<'_>, is_alone: bool) -> (usize, bool) {
         let Request { coroutine, logical, profile, .. } = self.request;
         let part = Part { lasts_ns: conduct.part_ns, is_alone };
@@ -250,11 +261,14 @@ impl<'a> Job<'a> {
                 }
                 code
             });
-            if !is_ok(code) {
-                return (first > 0).then_some(code);
+            if is_ok(code) {
+                gate::launched_part(self.request.coroutine, &mut state, conduct.part_ns);
             }
-            gate::launched_part(self.request.coroutine, &mut state, conduct.part_ns);
+            // Before anything can return: whoever lets others into the stream again takes its lock.
             drop(state);
+            if !is_ok(code) {
+                return (first > 0).then(|| self.refused(code));
+            }
             first += count;
             if first == self.blocks {
                 break;
@@ -277,21 +291,8 @@ impl<'a> Job<'a> {
             && let Some(took) = elapsed(start, ends[number % 2])
         {
             plan.note(version, took);
-        } else if number % 2 == 0 {
-            // Its words and events may be used again when the GPU is done with them.
-            control.rest();
-        } else {
-            self.rest_behind(control, end);
         }
         Some(CUresult::CUDA_SUCCESS)
-    }
-
-    /// Lets the control rest until the stream has come to here.
-    fn rest_behind(&self, control: Control, end: CUevent) {
-        let state = self.request.logical.lock();
-        cu!(cuEventRecord(end, state.handle()));
-        drop(state);
-        control.rest();
     }
 
     fn preemptibly(&self, conduct: &Conduct<'_>) -> Option<CUresult> {
@@ -316,6 +317,7 @@ impl<'a> Job<'a> {
         note(PREEMPTIBLE);
         loop {
             control.stop(false);
+            let mut is_marked = false;
             let code = self.put_in(&mut state, lane, |at| {
                 if is_first {
                     cu!(cuMemsetD32Async(control.counter(), 0, 1, at));
@@ -325,13 +327,18 @@ impl<'a> Job<'a> {
                 if !is_ok(code) {
                     return code;
                 }
-                cu!(cuEventRecord(stopped, at));
-                cu!(cuMemcpyDtoHAsync_v2(control.counted_at(), control.counter(), size_of::<u32>(), at));
-                cu!(cuEventRecord(end, at))
+                // A kernel that fails at once fails these, and not its launch.
+                is_marked = is_ok(cu!(cuEventRecord(stopped, at)))
+                    && is_ok(cu!(cuMemcpyDtoHAsync_v2(control.counted_at(), control.counter(), size_of::<u32>(), at)))
+                    && is_ok(cu!(cuEventRecord(end, at)));
+                code
             });
             drop(state);
             if !is_ok(code) {
-                return (!is_first).then_some(code);
+                return (!is_first).then(|| self.refused(code));
+            }
+            if !is_marked {
+                break;
             }
             let (waited, stop) = self.watch(conduct, &control, end, stops);
             match waited {

@@ -14,7 +14,7 @@ use crate::module;
 use core::ffi::{CStr, c_char};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use detshare_cuda::types::{CUfunc_st, CUfunction, CUfunction_attribute, CUkernel};
+use detshare_cuda::types::{CUfunc_st, CUfunction, CUfunction_attribute as Attribute, CUkernel};
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
@@ -32,6 +32,9 @@ pub(crate) struct Versions {
     layout: AtomicPtr<Layout>,
     sliced: One,
     preemptible: One,
+    /// What a block of the original may have.
+    most_threads: AtomicU32,
+    most_shared: AtomicU32,
     /// A launch of it did not end while it was waited for.
     avoided: AtomicBool,
 }
@@ -74,6 +77,12 @@ impl Versions {
     pub(super) fn layout(&self) -> Option<&'static Layout> {
         // SAFETY: NULL, or from `interned`, which never frees any.
         unsafe { self.layout.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// Whether the original takes such blocks: a version might take more.
+    pub(super) fn takes(&self, shape: &Shape) -> bool {
+        shape.threads <= self.most_threads.load(Ordering::Relaxed)
+            && shape.shared <= self.most_shared.load(Ordering::Relaxed)
     }
 
     /// From now on the original is launched.
@@ -131,6 +140,10 @@ fn look_up(function: CUfunction, coroutine: &'static Coroutine, generation: u64)
         versions.owner.store(owner, Ordering::Relaxed);
         versions.coroutine.store(core::ptr::from_ref(coroutine).cast_mut(), Ordering::Relaxed);
         versions.layout.store(layout, Ordering::Relaxed);
+        let most = |attribute| attribute_of(function, attribute).map_or(0, super::natural);
+        versions.most_threads.store(most(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK), Ordering::Relaxed);
+        let shared = most(Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+        versions.most_shared.store(shared, Ordering::Relaxed);
         versions.sliced.set(sliced);
         versions.preemptible.set(preemptible);
         if !is_known {
@@ -163,7 +176,7 @@ fn carry_attributes(original: CUfunction, version: CUfunction) {
     }
 }
 
-fn attribute_of(function: CUfunction, attribute: CUfunction_attribute) -> Option<i32> {
+fn attribute_of(function: CUfunction, attribute: Attribute) -> Option<i32> {
     let mut value = 0;
     is_ok(cu!(cuFuncGetAttribute(&raw mut value, attribute, function))).then_some(value)
 }
