@@ -30,6 +30,8 @@ SHIM = LIBRARY_FOLDER / "libdetshare_shim.so"
 STUB_DRIVER = ROOT / "bin" / "libdetshare_stub_driver.so"
 EXECUTABLE_CHECKS = ROOT / "bin" / "checks.json"
 TAIL_CHARACTERS = 4000
+# The checks' processes that run now, each the leader of a group.
+RUNNING = set()
 NO_GPU = {"verdict": "skipped", "seconds": 0.0, "detail": "no GPU"}
 
 # Each workload: the variable that loads the shim in the run that is compared with the plain one,
@@ -52,6 +54,7 @@ print(json.dumps({"path": paths[0], "cuInit": driver.cuInit(0)}))
 
 
 def main():
+    signal.signal(signal.SIGTERM, end_all)
     driver = json.loads(output_of([sys.executable, "-c", DRIVER_PROBE]) or "{}")
     has_gpu = Path("/dev/nvidia0").exists() or driver.get("cuInit") == 0
     checks = {name: partial(check_workload, name) for name in WORKLOADS}
@@ -197,6 +200,7 @@ def run_child(command, settings, log, limit_s):
         streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
         env = clean_environment() | settings
         child = subprocess.Popen(command, cwd=ROOT, env=env, start_new_session=True, **streams)
+        RUNNING.add(child.pid)
         try:
             exit_code = child.wait(max(limit_s, 0))
             ended = f"exit code {exit_code}"
@@ -204,6 +208,8 @@ def run_child(command, settings, log, limit_s):
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
             exit_code, ended = None, "stopped at its time limit"
+        finally:
+            RUNNING.discard(child.pid)
     return {
         "command": command,
         "settings": settings,
@@ -213,6 +219,16 @@ def run_child(command, settings, log, limit_s):
         "seconds": round(time.monotonic() - started, 1),
         "output_tail": log.read_text(errors="replace")[-TAIL_CHARACTERS:],
     }
+
+
+def end_all(number, _frame):
+    """Who is told to stop stops what it started: it would disturb whatever is measured next."""
+    for group in list(RUNNING):
+        try:
+            os.killpg(group, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    os._exit(128 + number)
 
 
 def clean_environment():

@@ -45,12 +45,8 @@ const CHECKS: &str = r#"[
   "command": ["bin/surface", "--shim", "{shim}", "--driver", "{driver}", "--out", "{out}", "exports"]},
  {"name": "surface_answers", "timeout_s": 120,
   "command": ["bin/surface", "--shim", "{shim}", "--driver", "{driver}", "--out", "{out}", "answers"]},
- {"name": "conformance", "timeout_s": 300,
-  "command": ["bin/conformance", "--jobs", "4", "--driver", "{driver}", "--out", "{out}"]},
- {"name": "conformance_shim", "timeout_s": 300,
-  "command": ["bin/conformance", "--jobs", "4", "--driver", "{shim}", "--out", "{out}"]},
- {"name": "conformance_moving", "timeout_s": 500,
-  "command": ["sh", "-c", "bin/conformance --jobs 4 --driver {driver} --out {out}.bare > /dev/null; DETSHARE_SCHEDULE=random:1 bin/conformance --jobs 4 --driver {shim} --out {out} --same-codes-as {out}.bare"]},
+ {"name": "conformance", "timeout_s": 580,
+  "command": ["python3", "conformance.py", "--driver", "{driver}", "--shim", "{shim}", "--out", "{out}"]},
  {"name": "move_cost", "timed": true, "timeout_s": 240,
   "command": ["sh", "-c", "D=$(mktemp -d); export DETSHARE_DIR=$D/run; echo 'isolation = \"process\"' > $D/c.toml; bin/detshare up --config $D/c.toml; bin/move_cost --driver {driver} --shim {shim} --daemon $DETSHARE_DIR --out {out}; code=$?; bin/detshare down; rm -r $D; exit $code"]},
  {"name": "decode_cost", "timed": true, "timeout_s": 240,
@@ -135,6 +131,7 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
         "daemon_under_test.py",
         "sharing.py",
         "samples.py",
+        "conformance.py",
         "approximations.py",
     ];
     for script in scripts {

@@ -12,6 +12,7 @@ mod gpu_bundle;
 mod header;
 mod package;
 mod process;
+mod ptxas;
 mod pypi;
 mod samples;
 mod softgpu;
@@ -49,6 +50,8 @@ enum Task {
     },
     /// Run the driver API's tests on the software GPU under valgrind (minutes)
     Leaks,
+    /// Compile the block level's versions of all PTX of the tests for sm_70, sm_80 and sm_90 (ptxas comes from PyPI)
+    Ptxas,
     /// Compile the CUDA C++ samples (nvcc is fetched from PyPI) and run them on the software GPU
     Samples {
         /// Run nothing; take over the results that bench/gpu/samples.py wrote on a GPU machine
@@ -71,6 +74,7 @@ fn main() -> Result<()> {
         Task::Package => package::package(),
         Task::Bench { record } => bench::bench(record),
         Task::Leaks => softgpu::leaks(&build::here()?),
+        Task::Ptxas => ptxas::accepts_versions(&ptxas::compilers()?),
         Task::Samples { bless: Some(results) } => samples::bless(&results),
         Task::Samples { bless: None } => {
             samples::check(&samples::compile(&samples::toolkit()?)?, &build::softgpu()?, softgpu::Way::Directly)

@@ -155,7 +155,7 @@ fn contents(files: &[PathBuf]) -> Result<Vec<String>> {
 }
 
 /// Does that with each, on all cores, and returns what came of it in order; after an error no more are begun.
-fn in_parallel<T: Send, R: Send>(all: Vec<T>, work: impl Fn(T) -> Result<R> + Sync) -> Result<Vec<R>> {
+pub(crate) fn in_parallel<T: Send, R: Send>(all: Vec<T>, work: impl Fn(T) -> Result<R> + Sync) -> Result<Vec<R>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let queue = Mutex::new(all.into_iter().enumerate());
     let done = Mutex::new(BTreeMap::new());

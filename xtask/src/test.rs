@@ -2,7 +2,7 @@
 
 use crate::process::{cargo, root, run, target};
 use crate::softgpu::{self, Way};
-use crate::{build, demo, generate, gpu_bundle, header, package, samples};
+use crate::{build, demo, generate, gpu_bundle, header, package, ptxas, samples};
 use anyhow::{Context, Result};
 use std::process::Command;
 use std::time::Instant;
@@ -58,6 +58,10 @@ pub(crate) fn test() -> Result<()> {
     steps.run("tenants: coming and going", || softgpu::chaos(&built, &["churn"]))?;
     steps.run("tenants: a page that lies", || softgpu::chaos(&built, &["hostile"]))?;
     steps.run("the same bits: driver API", || softgpu::verify_driver_api(&built))?;
+    match ptxas::compilers() {
+        Ok(compilers) => steps.run("ptxas accepts rewritten kernels", || ptxas::accepts_versions(&compilers))?,
+        Err(error) => steps.skip("ptxas on rewritten kernels", &error),
+    }
     match samples::toolkit() {
         Ok(toolkit) => {
             let compiled = steps.run("samples: nvcc", || samples::compile(&toolkit))?;
@@ -136,6 +140,9 @@ fn model_checker() -> Result<()> {
         run(cargo()
             .args(["test", "--quiet", "--release", "--package", package, "--test", test])
             .env("RUSTFLAGS", "--cfg loom")
+            // What is shipped is built as one; here that would only take minutes.
+            .env("CARGO_PROFILE_RELEASE_LTO", "off")
+            .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
             .env("CARGO_TARGET_DIR", target().join("loom")))?;
     }
     Ok(())

@@ -6,8 +6,8 @@ use std::time::Instant;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let source = std::fs::read_to_string(arguments.next().ok_or("usage: block_level FILE.ptx [OUT.ptx]")?)?;
-    let module = parse(&source)?;
     let started = Instant::now();
+    let module = parse(&source)?;
     let rewritten = block_level::rewrite(&module, &source);
     let took = started.elapsed();
     for kernel in &rewritten.kernels {
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         }
     }
-    println!("{} bytes in {:.1} ms", source.len(), took.as_secs_f64() * 1e3);
+    println!("{} bytes parsed and rewritten in {:.1} ms", source.len(), took.as_secs_f64() * 1e3);
     match (arguments.next(), rewritten.source) {
         (Some(out), Some(text)) => Ok(std::fs::write(out, text)?),
         _ => Ok(()),

@@ -1,9 +1,11 @@
-//! PTX text: parse and print.
+//! PTX text: parse, print, and kernels that can be launched in parts.
 //!
 //! * [`parse`] turns a source into a tree ([`ast::Module`]), its `Display` turns the tree into a source again.
 //!   Both directions keep the program: a printed module parses to the same tree, but for its spans.
 //! * [`ast`]: the tree. Names, opcodes and modifiers stay text, constant expressions are folded as `ptxas` folds
 //!   them, and everything that a rewrite or an interpreter may point at has a [`Span`](ast::Span).
+//! * [`block_level`]: versions of a module's kernels that can be launched in parts and give way in the middle, or the
+//!   reason why a kernel has none.
 //! * [`ParseError`] says where a source is wrong and what was expected there.
 //!
 //! The parser knows the shape of PTX and not its meaning: it takes any opcode with any modifiers and operands. An
@@ -12,8 +14,8 @@
 //! directives that are not declarations, debug sections among them. What is kept of a source's layout is nothing:
 //! comments and empty lines are gone after printing, and `[x+0]` becomes `[x]`.
 //!
-//! Sources are not trusted. No input makes the parser panic, its time is linear in the source, and its stack is
-//! bounded by [`MAX_DEPTH`].
+//! Sources are not trusted. No input makes the parser or the rewrites panic, their time is linear in the source, and
+//! their stack is bounded by [`MAX_DEPTH`].
 //!
 //! ```
 //! use detshare_ptx::ast::{Item, Operand, Statement};

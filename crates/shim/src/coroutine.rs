@@ -180,7 +180,7 @@ impl Coroutine {
     /// wait for its next call by then would wait for ever; so it gets its context when the lanes are there, and what
     /// is not made in time is not made at all.
     fn wait_for_lanes_to_be_made(&self) {
-        const LONGEST: Duration = Duration::from_millis(250);
+        const LONGEST: Duration = Duration::from_secs(1);
         let built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.building.wait_timeout_while(built, LONGEST, |built| !*built);
         let in_time = *waited.unwrap_or_else(PoisonError::into_inner).0;

@@ -41,7 +41,7 @@ impl<'m, 'p> Assembler<'m, 'p> {
         function.parameters.extend(position.parameters().map(|name| parameter(name, None, ScalarType::B32, None)));
         if let Some(body) = &original.body {
             let mut code = Vec::new();
-            position.from_parameters(&mut code);
+            position.load_parameters(&mut code);
             code.extend(self.body(body, position, &keep));
             function.body = Some(code);
         }

@@ -3,15 +3,23 @@
 use super::code::Code;
 use super::flow::Effort;
 use super::refusal::{Finding, RefusalKind};
+use std::collections::HashMap;
 
 /// How deep loops may be nested.
 const DEEPEST: usize = 32;
 
-/// The blocks of each loop, of those within loops too.
+/// One loop.
+pub(super) struct Loop {
+    pub(super) blocks: Vec<u32>,
+    /// Those that it is entered through.
+    pub(super) entries: Vec<u32>,
+}
+
+/// All loops, those within loops too.
 ///
 /// A loop is a set of blocks from each of which all others can be reached. Without the edges to where it is entered
 /// from outside it falls apart, and what is still such a set is a loop within.
-pub(super) fn loops(code: &Code<'_>, effort: &mut Effort) -> Result<Vec<Vec<u32>>, Finding> {
+pub(super) fn loops(code: &Code<'_>, effort: &mut Effort) -> Result<Vec<Loop>, Finding> {
     let mut search = Search::new(code);
     let mut found = Vec::new();
     let mut waiting = vec![((0..code.exit()).collect::<Vec<u32>>(), 0)];
@@ -21,9 +29,9 @@ pub(super) fn loops(code: &Code<'_>, effort: &mut Effort) -> Result<Vec<Vec<u32>
         }
         effort.spend(blocks.len())?;
         for component in search.components(&blocks) {
-            search.cut_entries(&component);
+            let entries = search.cut_entries(&component);
             waiting.push((component.clone(), depth + 1));
-            found.push(component);
+            found.push(Loop { blocks: component, entries });
         }
     }
     Ok(found)
@@ -68,7 +76,7 @@ impl<'c, 'm> Search<'c, 'm> {
     }
 
     /// Cuts the edges to the blocks through which a component is entered, or to any one if it is not.
-    fn cut_entries(&mut self, component: &[u32]) {
+    fn cut_entries(&mut self, component: &[u32]) -> Vec<u32> {
         let mark = self.mark(component);
         let is_entry = |block: &&u32| {
             **block == 0 || self.predecessors[**block as usize].iter().any(|it| self.seen_in[*it as usize] != mark)
@@ -78,15 +86,16 @@ impl<'c, 'm> Search<'c, 'm> {
         if entries.iter().all(|entry| self.cut[*entry as usize]) {
             entries.extend(component.iter().find(|block| !self.cut[**block as usize]));
         }
-        for entry in entries {
-            self.cut[entry as usize] = true;
+        for entry in &entries {
+            self.cut[*entry as usize] = true;
         }
+        entries
     }
 
     /// The sets of blocks that can reach each other within those blocks (Tarjan's algorithm without recursion).
     fn components(&mut self, blocks: &[u32]) -> Vec<Vec<u32>> {
         let mark = self.mark(blocks);
-        let mut visits: std::collections::HashMap<u32, Visit> = std::collections::HashMap::with_capacity(blocks.len());
+        let mut visits: HashMap<u32, Visit> = HashMap::with_capacity(blocks.len());
         let (mut order, mut stack, mut found) = (0, Vec::new(), Vec::new());
         for root in blocks {
             if visits.contains_key(root) {
@@ -137,7 +146,7 @@ impl<'c, 'm> Search<'c, 'm> {
     }
 }
 
-fn lower(visits: &mut std::collections::HashMap<u32, Visit>, block: u32, order: u32) {
+fn lower(visits: &mut HashMap<u32, Visit>, block: u32, order: u32) {
     let visit = visits.entry(block).or_default();
     visit.lowest = visit.lowest.min(order);
 }

@@ -85,6 +85,7 @@ impl<'m> Names<'m> {
         for item in &module.items {
             if let Item::Function(function) = item {
                 for_each_local(function, &mut |declarator, _, _| used.push(declarator.name.as_str()));
+                for_each_label(function.body.as_deref().unwrap_or_default(), &mut |label| used.push(label));
             }
         }
         used.extend(self.variables.keys().chain(self.functions.keys()));
@@ -97,7 +98,7 @@ impl<'m> Names<'m> {
     }
 }
 
-/// What a function declares, its parameters and labels included.
+/// What a function declares, its parameters included.
 pub(super) struct Locals<'m> {
     names: HashMap<&'m str, Space>,
     /// `%r<10>`
@@ -145,7 +146,7 @@ impl<'m> Locals<'m> {
     }
 }
 
-/// Every name that a function declares, with its space (registers for labels, which nobody asks for) and place.
+/// Every variable that a function declares, with its space and place.
 fn for_each_local<'m>(function: &'m Function, visit: &mut impl FnMut(&'m Declarator, Space, u32)) {
     for variable in function.returns.iter().chain(&function.parameters) {
         for_each_declarator(variable, visit);
@@ -158,6 +159,17 @@ fn for_each_declared<'m>(statements: &'m [Statement], visit: &mut impl FnMut(&'m
         match statement {
             Statement::Variable(variable) => for_each_declarator(variable, visit),
             Statement::Block(statements) => for_each_declared(statements, visit),
+            _ => {}
+        }
+    }
+}
+
+fn for_each_label<'m>(statements: &'m [Statement], visit: &mut impl FnMut(&'m str)) {
+    for statement in statements {
+        match statement {
+            Statement::Label(label) => visit(&label.name),
+            Statement::Table(table) => visit(&table.label),
+            Statement::Block(statements) => for_each_label(statements, visit),
             _ => {}
         }
     }

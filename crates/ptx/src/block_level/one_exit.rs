@@ -13,7 +13,7 @@
 //! does. It is the form that threads of one warp may reach at different instructions.
 
 use super::checks::barriers::{Meeting, Plan, meeting};
-use super::position::line;
+use super::position::{label, line};
 use crate::ast::{Instruction, Operand, Statement};
 
 /// The names of the common end.
@@ -62,7 +62,7 @@ impl CommonEnd<'_> {
     pub(super) fn meet(&self, independent: bool, code: &mut Vec<Statement>) {
         let (prefix, barrier) = (self.prefix, self.plan.barrier);
         if self.plan.parks {
-            code.push(line(format!("{prefix}_parked:")));
+            code.push(label(format!("{prefix}_parked")));
             code.push(line(format!("barrier.red.or.pred {prefix}_any, {barrier}, {prefix}_no;")));
             code.push(line(format!("@{prefix}_any bra {prefix}_parked;")));
         } else if independent {

@@ -2,13 +2,14 @@
 
 use super::assemble::{Assembler, is_pragma};
 use super::borrow::Slots;
+use super::checks::instructions::RUNTIME_FUNCTIONS;
 use super::names::Names;
 use super::parameters::{self, architecture};
 use super::preemptible::{self, Preemption};
 use super::program::Program;
 use super::refusal::{Finding, Lines, RefusalKind};
 use super::{Borrowed, Kernel, Rewritten, Version, sliced};
-use crate::ast::{Directive, Function, Item, Linkage, Module, Space, Span};
+use crate::ast::{Directive, Function, Item, Module, Space, Span};
 use std::collections::BTreeSet;
 
 /// The first architecture whose threads can wait at different instructions of a warp, and the version that says so.
@@ -153,7 +154,7 @@ impl Output<'_, '_> {
         match self.program.number(&function.name) {
             Some(number) => self.called.contains(&number).then(|| self.assembler.function(function)),
             // The driver's own functions are known by their declarations.
-            None => (function.linkage == Linkage::Extern).then(|| function.clone()),
+            None => RUNTIME_FUNCTIONS.contains(&function.name.as_str()).then(|| function.clone()),
         }
     }
 }

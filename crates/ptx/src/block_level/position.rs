@@ -5,7 +5,7 @@
 //! position is nobody else's, so it cannot be in memory that blocks share. Recursion is no matter.
 
 use super::operands::register_of;
-use crate::ast::{Instruction, Operand, Statement};
+use crate::ast::{Directive, Instruction, Label, Operand, Span, Statement};
 
 /// The components that have a value of their own; the fourth is always the same.
 const COMPONENTS: [char; 3] = ['x', 'y', 'z'];
@@ -64,7 +64,12 @@ impl Needs {
 
 /// Text that is an instruction or a declaration of ours.
 pub(super) fn line(text: String) -> Statement {
-    Statement::Raw(crate::ast::Directive { text, span: crate::ast::Span::default() })
+    Statement::Raw(Directive { text, span: Span::default() })
+}
+
+/// A label of ours.
+pub(super) fn label(name: String) -> Statement {
+    Statement::Label(Label { name, span: Span::default() })
 }
 
 /// The place of a block, under names that begin with the prefix.
@@ -92,7 +97,7 @@ impl Position<'_> {
     }
 
     /// The beginning of a function that gets them as parameters.
-    pub(super) fn from_parameters(self, code: &mut Vec<Statement>) {
+    pub(super) fn load_parameters(self, code: &mut Vec<Statement>) {
         for (register, parameter) in self.registers().zip(self.parameters()) {
             code.push(line(format!(".reg .b32 {register};")));
             code.push(line(format!("ld.param.b32 {register}, [{parameter}];")));
@@ -107,7 +112,8 @@ impl Position<'_> {
         }
         for (name, index) in self.needs.names().filter(|(name, _)| name.starts_with("nctaid")) {
             // Both `Slice` and `Persistent` begin with the grid.
-            code.push(line(format!("ld.param.u32 {prefix}_{name}, [{work}+{}];", index * 4)));
+            let offset = if index == 0 { String::new() } else { format!("+{}", index * 4) };
+            code.push(line(format!("ld.param.u32 {prefix}_{name}, [{work}{offset}];")));
         }
         if self.needs.has_position() {
             code.push(line(format!(".reg .b32 {prefix}_width, {prefix}_height, {prefix}_row, {prefix}_before;")));
@@ -117,8 +123,8 @@ impl Position<'_> {
         }
     }
 
-    /// Fills those of the block from its number. The divisions are for grids of several rows only.
-    pub(super) fn from_number(self, block: &str, code: &mut Vec<Statement>) {
+    /// Fills those of the block, whose number is in a register. The divisions are for grids of several rows only.
+    pub(super) fn place(self, block: &str, code: &mut Vec<Statement>) {
         if !self.needs.has_position() {
             return;
         }
@@ -150,7 +156,7 @@ impl Position<'_> {
                 ]
             }));
         }
-        code.push(line(format!("{prefix}_placed:")));
+        code.push(label(format!("{prefix}_placed")));
     }
 
     /// The instruction with the registers in place of the special ones; more than one where it reads all at once.

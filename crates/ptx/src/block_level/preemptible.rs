@@ -25,7 +25,7 @@ use super::assemble::Assembler;
 use super::checks::barriers::Plan;
 use super::checks::leftovers::Waits;
 use super::one_exit::CommonEnd;
-use super::position::line;
+use super::position::{label, line};
 use crate::ast::{Function, Statement};
 
 /// Bytes of [`Persistent`](super::Persistent), and where its parts lie.
@@ -60,7 +60,7 @@ pub(super) fn version(
     let mut code = declarations(prefix, &work);
     end.declare(&mut code);
     position.declare(&work, &mut code);
-    code.push(line(format!("{}:", end.label())));
+    code.push(label(end.label()));
     code.extend(preemption.waits.instructions().map(|wait| line(wait.to_string())));
     code.extend(ask(prefix, &work));
     end.meet(preemption.independent, &mut code);
@@ -68,7 +68,7 @@ pub(super) fn version(
     code.push(line(format!("xor.b32 {prefix}_place, {prefix}_place, 4;")));
     code.push(line(format!("setp.ge.u32 {prefix}_over, {prefix}_block, {prefix}_blocks;")));
     code.push(line(format!("@{prefix}_over exit;")));
-    position.from_number(&format!("{prefix}_block"), &mut code);
+    position.place(&format!("{prefix}_block"), &mut code);
     code.extend(assembler.body(body, position, &|instruction, code| end.edit(instruction, code)));
     // A body may end without a `ret`.
     code.push(line(format!("bra {};", end.label())));
@@ -119,7 +119,6 @@ fn ask(prefix: &str, work: &str) -> Vec<Statement> {
         format!("ld.param.u64 {prefix}_from, [{work}+{NEXT}];"),
         format!("@!{prefix}_stop atom.global.add.u32 {prefix}_block, [{prefix}_from], 1;"),
         format!("st.volatile.shared.u32 [{prefix}_place], {prefix}_block;"),
-        format!("{prefix}_asked:"),
     ]);
-    code.into_iter().map(line).collect()
+    code.into_iter().map(line).chain([label(format!("{prefix}_asked"))]).collect()
 }

@@ -46,8 +46,15 @@ impl<'m> Program<'m> {
             if let Item::Function(function) = item
                 && let Some(body) = &function.body
             {
-                numbers.insert(function.name.as_str(), routines.len());
-                routines.push(Routine::of(function, body, names));
+                let mut routine = Routine::of(function, body, names);
+                // Which of two with the same name is meant cannot be known.
+                if let Some(first) = numbers.insert(function.name.as_str(), routines.len()) {
+                    let twice = Finding::at(RefusalKind::NotUnderstood, &function.name, function.span.start);
+                    let first: &mut Routine<'m> = &mut routines[first];
+                    first.code = Err(twice.clone());
+                    routine.code = Err(twice);
+                }
+                routines.push(routine);
             }
         }
         let calls = routines.iter().map(|routine| routine.callees(&numbers)).collect();

@@ -32,7 +32,7 @@ pub(super) fn version(original: &Function, body: &[Statement], assembler: &mut A
         code.push(line(format!("ld.param.u32 {first}, [{work}+{FIRST}];")));
         code.push(line(format!("mov.u32 {block}, %ctaid.x;")));
         code.push(line(format!("add.u32 {block}, {block}, {first};")));
-        position.from_number(&block, &mut code);
+        position.place(&block, &mut code);
     }
     code.extend(assembler.body(body, position, &keep));
     kernel.body = Some(code);

@@ -51,9 +51,8 @@ pub(crate) unsafe fn cuMemAllocPitch_v2(
     give(pitch, row)
 }
 
-/// Memory goes when the work that may use it is over, as on a GPU.
+/// Memory goes when the work that may use it is over, as on a GPU. The thread needs no context for that.
 pub(crate) unsafe fn cuMemFree_v2(address: CUdeviceptr) -> Outcome {
-    context::current()?;
     if address.0 == 0 {
         return Ok(());
     }
@@ -61,7 +60,7 @@ pub(crate) unsafe fn cuMemFree_v2(address: CUdeviceptr) -> Outcome {
     let range = memory::find(address.0).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     super::pool::require_freeable(address.0, &range)?;
     if crate::graph::memory::release(address.0)? {
-        return context::current()?.synchronise();
+        return synchronise_users(&range);
     }
     crate::pool::forget(address.0);
     release(address.0, &range)
@@ -69,15 +68,23 @@ pub(crate) unsafe fn cuMemFree_v2(address: CUdeviceptr) -> Outcome {
 
 /// Waits for what may use the memory, and gives it back.
 fn release(address: u64, range: &Range) -> Outcome {
-    let current = context::current()?;
-    let mut result = current.synchronise();
+    let result = synchronise_users(range);
     if let Ok(owner) = context::find(range.context) {
-        if owner.handle != current.handle {
-            result = result.and(owner.synchronise());
-        }
         owner.disown(address);
     }
     memory::free(address);
+    result
+}
+
+/// Waits for the thread's own context, if it has one, and for the one that the memory belongs to.
+fn synchronise_users(range: &Range) -> Outcome {
+    let current = context::current().ok();
+    let owner = context::find(range.context).ok();
+    let owner = owner.filter(|owner| current.as_ref().is_none_or(|current| current.handle != owner.handle));
+    let mut result = Ok(());
+    for user in current.iter().chain(&owner) {
+        result = result.and(user.synchronise());
+    }
     result
 }
 

@@ -99,26 +99,27 @@ pub(in crate::block_level) fn meetings(
     effort: &mut Effort,
 ) -> Result<Meetings, Finding> {
     let mut found = Meetings::default();
-    let mut places: Vec<(&Step<'_>, bool, bool)> = Vec::new();
-    for step in &code.steps {
+    let mut places: Vec<Place<'_, '_>> = Vec::new();
+    for (index, step) in code.steps.iter().enumerate() {
+        let mut add = |block: bool, warp: bool| places.push(Place { index, step, block, warp });
         match meeting(step.instruction) {
             Some(Meeting::Block { number, reduces }) => {
                 found.block.insert(number);
                 found.reduces |= reduces;
-                places.push((step, true, false));
+                add(true, false);
             }
             Some(Meeting::Counted { number }) => {
                 found.counted.insert(number);
             }
             Some(Meeting::Warp) => {
                 found.warp = true;
-                places.push((step, false, true));
+                add(false, true);
             }
             None => {}
         }
         if let Some(inner) = step.instruction.callee().and_then(|(_, callee)| called.get(callee)) {
             found.take_over(inner);
-            places.push((step, !inner.block.is_empty(), inner.warp));
+            add(!inner.block.is_empty(), inner.warp);
         }
     }
     if places.is_empty() {
@@ -126,19 +127,30 @@ pub(in crate::block_level) fn meetings(
     }
     let plain = levels(code, meets, false, effort)?;
     let later = Later::new(code, meets, &plain);
-    let whole = |step: &Step<'_>, most: Level, levels: &Levels| levels.of(step) <= most || later.passes(step);
-    let left = |step: &Step<'_>, kind| Some(Finding::at(kind, step.instruction, step.instruction.span.start));
-    let block = places.iter().find(|(step, block, _)| *block && !whole(step, Level::Block, &plain));
-    found.left_block = found.left_block.or(block.and_then(|(step, ..)| left(step, RefusalKind::Barrier)));
-    let warps = || places.iter().filter(|(_, _, warp)| *warp);
-    if warps().all(|(step, ..)| whole(step, Level::Warp, &plain)) {
+    let whole = |place: &Place<'_, '_>, most: Level, levels: &Levels| {
+        levels.of(place.step) <= most || later.passes(place.index, place.step)
+    };
+    let left =
+        |place: &Place<'_, '_>, kind| Finding::at(kind, place.step.instruction, place.step.instruction.span.start);
+    let block = places.iter().find(|place| place.block && !whole(place, Level::Block, &plain));
+    found.left_block = found.left_block.or(block.map(|place| left(place, RefusalKind::Barrier)));
+    let warps = || places.iter().filter(|place| place.warp);
+    if warps().all(|place| whole(place, Level::Warp, &plain)) {
         return Ok(found);
     }
     let rows = levels(code, meets, true, effort)?;
     found.whole_rows = true;
-    let warp = warps().find(|(step, ..)| !whole(step, Level::Warp, &rows));
-    found.left_warp = found.left_warp.or(warp.and_then(|(step, ..)| left(step, RefusalKind::EarlyExit)));
+    let warp = warps().find(|place| !whole(place, Level::Warp, &rows));
+    found.left_warp = found.left_warp.or(warp.map(|place| left(place, RefusalKind::EarlyExit)));
     Ok(found)
+}
+
+/// A step at which threads meet, or that calls a function in which they do.
+struct Place<'c, 'm> {
+    index: usize,
+    step: &'c Step<'m>,
+    block: bool,
+    warp: bool,
 }
 
 impl Meetings {
@@ -187,16 +199,15 @@ impl Meetings {
 }
 
 /// Which steps all threads pass a barrier after.
-struct Later<'c, 'm> {
-    code: &'c Code<'m>,
+struct Later {
     /// For each block the last step that is such a barrier.
     last: Vec<Option<usize>>,
     /// Whether there is one in a block that all ways from the block lead through.
     ahead: Vec<bool>,
 }
 
-impl<'c, 'm> Later<'c, 'm> {
-    fn new(code: &'c Code<'m>, meets: &[Option<u32>], levels: &Levels) -> Self {
+impl Later {
+    fn new(code: &Code<'_>, meets: &[Option<u32>], levels: &Levels) -> Self {
         let is_barrier = |step: &Step<'_>| {
             matches!(meeting(step.instruction), Some(Meeting::Block { .. })) && levels.of(step) == Level::Block
         };
@@ -226,12 +237,11 @@ impl<'c, 'm> Later<'c, 'm> {
             }
             path.into_iter().for_each(|block| ahead[block] = Some(found));
         }
-        Self { code, last, ahead: ahead.into_iter().map(|known| known.unwrap_or_default()).collect() }
+        Self { last, ahead: ahead.into_iter().map(|known| known.unwrap_or_default()).collect() }
     }
 
-    fn passes(&self, step: &Step<'_>) -> bool {
+    fn passes(&self, index: usize, step: &Step<'_>) -> bool {
         let block = step.block as usize;
-        let after = |index: usize| core::ptr::from_ref(&self.code.steps[index]) > core::ptr::from_ref(step);
-        self.last[block].is_some_and(after) || self.ahead[block]
+        self.last[block].is_some_and(|last| last > index) || self.ahead[block]
     }
 }

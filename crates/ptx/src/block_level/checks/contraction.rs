@@ -5,16 +5,18 @@
 //! product must not reach a sum of its type, by whatever copies: through registers, local memory, or as a function's
 //! argument or result (which may be inlined). Compilers have made their `fma`s before they write PTX, so this is rare.
 
-use crate::ast::{FunctionKind, Instruction};
+use crate::ast::{FunctionKind, Instruction, Operand};
 use crate::block_level::code::{Code, Register, Step};
 use crate::block_level::refusal::{Finding, RefusalKind};
 use std::collections::HashSet;
 
 const ROUNDING: [&str; 4] = ["rn", "rz", "rm", "rp"];
-const TYPES: [&str; 7] = ["f32", "f64", "f16", "f16x2", "bf16", "bf16x2", "f32x2"];
+
+/// Types, with those that are two of another one.
+const TYPES: [[&str; 2]; 4] = [["f32", "f32x2"], ["f64", "f64"], ["f16", "f16x2"], ["bf16", "bf16x2"]];
 
 /// Opcodes that hand a value on, or change its sign.
-const COPIES: [&str; 7] = ["mov", "selp", "slct", "neg", "abs", "shfl", "prmt"];
+const COPIES: [&str; 6] = ["mov", "selp", "slct", "neg", "abs", "cvt"];
 
 /// Values flow forward but for loops and odd layouts of blocks, so that few rounds find where all of them go.
 const MOST_ROUNDS: usize = 100;
@@ -24,7 +26,7 @@ fn unrounded(instruction: &Instruction, opcodes: &[&str]) -> Option<usize> {
     if !opcodes.contains(&instruction.opcode.as_str()) || instruction.has_any(&ROUNDING) {
         return None;
     }
-    TYPES.iter().position(|ty| instruction.has(ty))
+    TYPES.iter().position(|types| instruction.has_any(types))
 }
 
 fn is_space(instruction: &Instruction, space: &str) -> bool {
@@ -80,6 +82,10 @@ impl<'c, 'm> Search<'c, 'm> {
         step.sources.iter().fold(0, |types, register| types | self.reached[*register as usize])
     }
 
+    fn of_all_sources(&self, step: &Step<'_>) -> Types {
+        step.sources.iter().fold(Types::MAX, |types, register| types & self.reached[*register as usize])
+    }
+
     /// Hands all values on once; whether anything was new.
     fn round(&mut self) -> bool {
         let mut changed = false;
@@ -94,6 +100,8 @@ impl<'c, 'm> Search<'c, 'm> {
                 "ld" if !instruction.has_any(&["global", "shared", "const"]) => self.local,
                 "call" => self.of_sources(step) | self.from_others,
                 "st" => self.of_sources(step),
+                // Half of a product beside something else is no product.
+                "mov" if matches!(instruction.operands.get(1), Some(Operand::Vector(_))) => self.of_all_sources(step),
                 _ if COPIES.contains(&opcode) => self.of_sources(step),
                 _ => 0,
             };

@@ -12,6 +12,7 @@ use crate::ast::{AddressBase, FunctionKind, Instruction, Operand};
 use crate::block_level::code::{Code, Register, Step};
 use crate::block_level::flow::{Effort, Regions};
 use crate::block_level::refusal::Finding;
+use std::collections::HashMap;
 
 /// Threads in a warp.
 const WARP: i128 = 32;
@@ -99,6 +100,8 @@ impl Levels {
 struct Analysis<'c, 'm> {
     code: &'c Code<'m>,
     whole_rows: bool,
+    /// Registers that are a number and never anything else.
+    constants: HashMap<Register, i128>,
     levels: Levels,
     /// Steps that read a register.
     readers: Vec<Vec<usize>>,
@@ -156,7 +159,8 @@ impl<'c, 'm> Analysis<'c, 'm> {
             }
         }
         let levels = Levels { registers, blocks: vec![Level::Block; code.blocks.len()] };
-        Self { code, whole_rows, levels, readers, waiting: (0..code.steps.len()).rev().collect() }
+        let constants = constants(code);
+        Self { code, whole_rows, constants, levels, readers, waiting: (0..code.steps.len()).rev().collect() }
     }
 
     fn assign(&mut self, register: Register, value: Value, step: &Step<'_>) {
@@ -199,6 +203,15 @@ impl<'c, 'm> Analysis<'c, 'm> {
         }
     }
 
+    /// The number that an operand always is.
+    fn constant(&self, operand: &Operand) -> Option<i128> {
+        match operand {
+            Operand::Integer(number) => Some(*number),
+            Operand::Name(name) => self.constants.get(&self.code.register(name)?).copied(),
+            _ => None,
+        }
+    }
+
     fn register(&self, name: &str) -> Value {
         match self.code.locals.has(name) {
             true => self.code.register(name).map_or(UNKNOWN, |register| self.levels.registers[register as usize]),
@@ -228,6 +241,7 @@ impl<'c, 'm> Analysis<'c, 'm> {
         let operands = instruction.operands.as_slice();
         let value = |index: usize| operands.get(index).map_or(UNKNOWN, |operand| self.operand(operand));
         let all = || operands.iter().skip(1).map(|it| self.operand(it).plain()).fold(NOTHING, Value::or);
+        let number = |index: usize| operands.get(index).and_then(|operand| self.constant(operand));
         let uniform = |value: Value| Value { multiple: false, ..value };
         match instruction.opcode.as_str() {
             "mov" if matches!(operands, [Operand::Name(_), _]) => value(1),
@@ -238,20 +252,26 @@ impl<'c, 'm> Analysis<'c, 'm> {
             "sub" if is_integer(instruction) && value(2).level < Level::Lane => value(1).plus(value(2)),
             "mul" if is_integer(instruction) && !instruction.has("hi") => value(1).times(value(2)),
             "mad" if is_integer(instruction) && !instruction.has("hi") => value(1).times(value(2)).plus(value(3)),
-            "and" => bits_and(value(1), value(2), operands),
-            "shl" => shift_left(value(1), value(2), operands.get(2)),
-            "shr" => shift_right(value(1), value(2), operands.get(2)),
-            "setp" => comparison(value(1), value(2), instruction, operands).or(uniform(rest(self, operands))),
+            "and" => bits_and(value(1), value(2), number(2).or_else(|| number(1))),
+            "shl" => shift_left(value(1), value(2), number(2)),
+            "shr" => shift_right(value(1), value(2), number(2)),
+            "setp" => comparison(value(1), value(2), instruction, number(2)).or(uniform(rest(self, operands))),
             "selp" => value(1).or(value(2)).or(Value { multiple: true, ..value(3).plain() }),
             "add" | "sub" | "mul" | "mad" | "or" | "xor" => uniform(all()),
             "ld" if instruction.has("param") => match operands.get(1) {
                 Some(Operand::Address { base: AddressBase::Name(name), .. }) => uniform(self.register(name).plain()),
                 _ => UNKNOWN,
             },
-            "vote" | "redux" if names_whole_warp(operands.last()) => Value::uniform(Level::Warp),
-            "shfl" if instruction.has("idx") && matches!(operands.get(2), Some(Operand::Integer(_))) => {
-                let whole = names_whole_warp(operands.last()) && operands.get(3) == Some(&Operand::Integer(WARP - 1));
-                if whole { Value::uniform(Level::Warp) } else { UNKNOWN }
+            "vote" | "redux" if names_whole_warp(operands.len().checked_sub(1).and_then(number)) => {
+                Value::uniform(Level::Warp)
+            }
+            // One thread's value for all of the warp.
+            "shfl" if instruction.has("idx") && number(2).is_some() && number(3) == Some(WARP - 1) => {
+                if names_whole_warp(number(4)) {
+                    Value::uniform(Level::Warp)
+                } else {
+                    UNKNOWN
+                }
             }
             "bar" | "barrier" => Value::uniform(Level::Block),
             opcode if PURE.contains(&opcode) => uniform(all()),
@@ -265,8 +285,24 @@ fn rest(analysis: &Analysis<'_, '_>, operands: &[Operand]) -> Value {
     operands.iter().skip(3).map(|operand| analysis.operand(operand).plain()).fold(NOTHING, Value::or)
 }
 
-fn names_whole_warp(mask: Option<&Operand>) -> bool {
-    matches!(mask, Some(Operand::Integer(-1 | 0xffff_ffff)))
+fn names_whole_warp(mask: Option<i128>) -> bool {
+    matches!(mask, Some(-1 | 0xffff_ffff))
+}
+
+/// Registers whose only assignment is a number.
+fn constants(code: &Code<'_>) -> HashMap<Register, i128> {
+    let mut assignments: HashMap<Register, Option<i128>> = HashMap::new();
+    for step in &code.steps {
+        let number = match step.instruction.operands.as_slice() {
+            [Operand::Name(_), Operand::Integer(number)] if step.instruction.opcode == "mov" => Some(*number),
+            _ => None,
+        };
+        for register in &step.results {
+            let is_first = !assignments.contains_key(register);
+            assignments.insert(*register, number.filter(|_| is_first && step.predicate.is_none()));
+        }
+    }
+    assignments.into_iter().filter_map(|(register, number)| Some((register, number?))).collect()
 }
 
 fn is_integer(instruction: &Instruction) -> bool {
@@ -280,15 +316,7 @@ fn widens(instruction: &Instruction) -> bool {
     matches!(types.as_slice(), ["u32" | "s32" | "u64" | "s64" | "b32" | "b64", "u32" | "s32"])
 }
 
-fn constant(operand: Option<&Operand>) -> Option<i128> {
-    match operand {
-        Some(Operand::Integer(value)) => Some(*value),
-        _ => None,
-    }
-}
-
-fn bits_and(first: Value, second: Value, operands: &[Operand]) -> Value {
-    let mask = constant(operands.get(2)).or_else(|| constant(operands.get(1)));
+fn bits_and(first: Value, second: Value, mask: Option<i128>) -> Value {
     let multiple = first.multiple || second.multiple;
     match mask {
         // The number of the thread is masked out.
@@ -300,13 +328,13 @@ fn bits_and(first: Value, second: Value, operands: &[Operand]) -> Value {
     }
 }
 
-fn shift_left(value: Value, by: Value, amount: Option<&Operand>) -> Value {
-    let far = constant(amount).is_some_and(|amount| amount >= LANE_BITS);
+fn shift_left(value: Value, by: Value, amount: Option<i128>) -> Value {
+    let far = amount.is_some_and(|amount| amount >= LANE_BITS);
     Value { multiple: value.multiple || far, ..value.plain().or(by.plain()) }
 }
 
-fn shift_right(value: Value, by: Value, amount: Option<&Operand>) -> Value {
-    let far = constant(amount).is_some_and(|amount| amount >= LANE_BITS);
+fn shift_right(value: Value, by: Value, amount: Option<i128>) -> Value {
+    let far = amount.is_some_and(|amount| amount >= LANE_BITS);
     match value.level {
         Level::Lane if far => Value::uniform(Level::Warp),
         _ => Value { multiple: false, ..value.plain().or(by.plain()) },
@@ -314,10 +342,10 @@ fn shift_right(value: Value, by: Value, amount: Option<&Operand>) -> Value {
 }
 
 /// Whether a thread's number is below a multiple of 32 is the same for a warp.
-fn comparison(first: Value, second: Value, instruction: &Instruction, operands: &[Operand]) -> Value {
+fn comparison(first: Value, second: Value, instruction: &Instruction, bound: Option<i128>) -> Value {
     let before_multiple = instruction.has_any(&["lt", "ge", "lo", "hs"]);
     let before_last = instruction.has_any(&["le", "gt", "ls", "hi"]);
-    let last = constant(operands.get(2)).is_some_and(|it| it.rem_euclid(WARP) == WARP - 1);
+    let last = bound.is_some_and(|it| it.rem_euclid(WARP) == WARP - 1);
     let on_boundary = second.multiple && before_multiple || last && before_last;
     if is_integer(instruction) && first.level == Level::Lane && second.level < Level::Lane && on_boundary {
         return Value::uniform(second.level.max(Level::Warp));

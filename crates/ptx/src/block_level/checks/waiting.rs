@@ -6,7 +6,8 @@
 //!
 //! * a loop whose end depends on what a load that sees others' writes (volatile, relaxed, acquire) or an atomic
 //!   operation on memory outside of the block returned within the loop;
-//! * a loop without any effect whose end depends on an ordinary load from an address that the loop does not change.
+//! * a loop whose end depends on an ordinary load from an address that the loop does not change, if the loop has no
+//!   effect, or the load passes by the nearest cache, or the loop has a fence, after which others' writes are seen.
 //!
 //! *Depends* is taken widely: through registers, shared and local memory, and by deciding what is assigned. One kind
 //! of such loop waits for nobody: an atomic compare-and-swap that is tried again with the value that it has just
@@ -16,7 +17,7 @@
 use crate::ast::{Instruction, Operand};
 use crate::block_level::code::{Code, Register, Step};
 use crate::block_level::flow::{Effort, Regions};
-use crate::block_level::loops::loops;
+use crate::block_level::loops::{self, loops};
 use crate::block_level::refusal::{Finding, RefusalKind};
 use std::collections::{HashMap, HashSet};
 
@@ -54,14 +55,15 @@ pub(in crate::block_level) fn check(
     if !code.steps.iter().any(|step| is_source(step) || is_load(step)) {
         return Ok(());
     }
-    for blocks in loops(code, effort)? {
-        let body = Loop::new(code, &blocks, effort)?;
+    for part in loops(code, effort)? {
+        let body = Loop::new(code, &part, effort)?;
         let strong: Vec<_> = body.steps().filter(|step| is_source(step)).collect();
         body.check(&strong, meets, effort)?;
-        if !body.steps().any(|step| has_effect(step.instruction)) {
-            let same = body.steps().filter(|step| is_load(step) && body.is_unchanged(step)).collect::<Vec<_>>();
-            body.check(&same, meets, effort)?;
-        }
+        let is_spin = !body.steps().any(|step| has_effect(step.instruction));
+        let sees_others = is_spin || body.steps().any(|step| is_fence(step.instruction));
+        let again =
+            |step: &&Step<'_>| is_load(step) && (sees_others || step.instruction.has("cg")) && body.is_unchanged(step);
+        body.check(&body.steps().filter(again).collect::<Vec<_>>(), meets, effort)?;
     }
     Ok(())
 }
@@ -75,7 +77,16 @@ fn has_effect(instruction: &Instruction) -> bool {
     }
 }
 
-/// Names of what is no register.
+/// Whether others' writes are seen after it.
+fn is_fence(instruction: &Instruction) -> bool {
+    match instruction.opcode.as_str() {
+        "membar" => !instruction.has("cta"),
+        "fence" => instruction.has_any(&["gpu", "sys"]),
+        _ => false,
+    }
+}
+
+/// What a value can be in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Place {
     Register(Register),
@@ -88,6 +99,7 @@ enum Place {
 struct Loop<'c, 'm> {
     code: &'c Code<'m>,
     blocks: &'c [u32],
+    entries: HashSet<u32>,
     inside: HashSet<u32>,
     /// Steps that read a place.
     readers: HashMap<Place, Vec<usize>>,
@@ -113,10 +125,12 @@ fn writes(step: &Step<'_>) -> impl Iterator<Item = Place> {
 }
 
 impl<'c, 'm> Loop<'c, 'm> {
-    fn new(code: &'c Code<'m>, blocks: &'c [u32], effort: &mut Effort) -> Result<Self, Finding> {
+    fn new(code: &'c Code<'m>, part: &'c loops::Loop, effort: &mut Effort) -> Result<Self, Finding> {
+        let blocks = part.blocks.as_slice();
         let mut body = Self {
             code,
             blocks,
+            entries: part.entries.iter().copied().collect(),
             inside: blocks.iter().copied().collect(),
             readers: HashMap::new(),
             writers: HashMap::new(),
@@ -186,8 +200,12 @@ impl<'c, 'm> Loop<'c, 'm> {
         index + 1 == block.steps.end && block.successors.len() > 1
     }
 
+    /// Whether the branch at the end of a block decides if the loop goes round once more: out of it or not, or back to
+    /// its beginning or not. The latter is the end of a loop within, if both begin at the same place.
     fn leaves(&self, block: u32) -> bool {
-        self.code.blocks[block as usize].successors.iter().any(|successor| !self.inside.contains(successor))
+        let successors = &self.code.blocks[block as usize].successors;
+        let back = successors.iter().filter(|successor| self.entries.contains(successor)).count();
+        successors.iter().any(|successor| !self.inside.contains(successor)) || back > 0 && back < successors.len()
     }
 
     /// Whether the loop goes on at this branch because a compare-and-swap has not returned what was expected, and what

@@ -24,6 +24,11 @@ tests! { managed:
     unknown_places_are_refused,
     several_attributes_at_once,
     attaching_to_a_stream,
+    attached_memory_can_be_written,
+    attaching_wants_a_kind,
+    attaching_to_the_default_stream,
+    attaching_a_part,
+    attaching_memory_that_is_not_managed,
     batches_of_prefetches,
     discarding_leaves_memory_usable,
     goes_with_its_context,
@@ -269,14 +274,46 @@ fn attaching_to_a_stream(driver: &Driver) -> Outcome {
     ok!(driver, cuStreamAttachMemAsync(stream, memory, 0, single));
     ok!(driver, cuStreamAttachMemAsync(stream, memory, PAGE, CUmemAttach_flags::CU_MEM_ATTACH_HOST.0));
     ok!(driver, cuStreamAttachMemAsync(stream, memory, 0, GLOBAL));
+    gpu.wait(stream)
+}
+
+fn attached_memory_can_be_written(driver: &Driver) -> Outcome {
+    let gpu = gpu(driver)?;
+    let stream = gpu.stream(NON_BLOCKING)?;
+    let memory = alloc(&gpu, PAGE)?;
+    ok!(driver, cuStreamAttachMemAsync(stream, memory, 0, GLOBAL));
     gpu.wait(stream)?;
-    expect!(driver, cuStreamAttachMemAsync(stream, memory, 0, 0) => CUDA_ERROR_INVALID_VALUE);
-    noted!(driver, cuStreamAttachMemAsync(NULL_STREAM, memory, 0, single), "single, default stream");
-    noted!(driver, cuStreamAttachMemAsync(stream, memory, PAGE / 2, GLOBAL), "a part of it");
-    let plain = gpu.alloc(PAGE)?;
-    noted!(driver, cuStreamAttachMemAsync(stream, plain, 0, GLOBAL), "memory that is not managed");
     set(memory, 0, 3)?;
     ensure!(get(memory, 0)? == 3, "the host cannot write");
+    Ok(())
+}
+
+fn attaching_wants_a_kind(driver: &Driver) -> Outcome {
+    let gpu = gpu(driver)?;
+    let (stream, memory) = (gpu.stream(NON_BLOCKING)?, alloc(&gpu, PAGE)?);
+    expect!(driver, cuStreamAttachMemAsync(stream, memory, 0, 0) => CUDA_ERROR_INVALID_VALUE);
+    Ok(())
+}
+
+fn attaching_to_the_default_stream(driver: &Driver) -> Outcome {
+    let gpu = gpu(driver)?;
+    let memory = alloc(&gpu, PAGE)?;
+    let single = CUmemAttach_flags::CU_MEM_ATTACH_SINGLE.0;
+    noted!(driver, cuStreamAttachMemAsync(NULL_STREAM, memory, 0, single), "single, default stream");
+    Ok(())
+}
+
+fn attaching_a_part(driver: &Driver) -> Outcome {
+    let gpu = gpu(driver)?;
+    let (stream, memory) = (gpu.stream(NON_BLOCKING)?, alloc(&gpu, PAGE)?);
+    noted!(driver, cuStreamAttachMemAsync(stream, memory, PAGE / 2, GLOBAL), "a part of it");
+    Ok(())
+}
+
+fn attaching_memory_that_is_not_managed(driver: &Driver) -> Outcome {
+    let gpu = gpu(driver)?;
+    let (stream, plain) = (gpu.stream(NON_BLOCKING)?, gpu.alloc(PAGE)?);
+    noted!(driver, cuStreamAttachMemAsync(stream, plain, 0, GLOBAL), "memory that is not managed");
     Ok(())
 }
 

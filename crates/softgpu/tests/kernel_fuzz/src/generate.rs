@@ -5,6 +5,7 @@
 
 mod asynchronous;
 mod atomics;
+mod blocks;
 mod calls;
 mod clusters;
 mod memory;
@@ -96,6 +97,46 @@ const CLASSES: &[(&str, Recipe)] = &[
     ("wmma", Own(tensor::wmma)),
 ];
 
+/// The classes of [`many_blocks`]: those in which blocks are apart, and more of what blocks do.
+const MANY_BLOCKS: &[(&str, Recipe)] = &[
+    ("block_numbers", Own(blocks::numbers)),
+    ("early_returns", Own(blocks::early_returns)),
+    ("parts_of_blocks", Own(blocks::parts)),
+    ("rounds", Own(blocks::rounds)),
+    ("functions", Own(blocks::functions)),
+    ("variables", Own(blocks::variables)),
+    ("early_returns_2", Own(blocks::early_returns)),
+    ("rounds_2", Own(blocks::rounds)),
+    ("program", Own(program::plain)),
+    ("program_large", Own(program::large)),
+    ("branch_table", Own(program::tables)),
+    ("exit", Own(program::exits)),
+    ("call", Own(calls::direct)),
+    ("call_indirect", Own(calls::indirect)),
+    ("call_recursive", Own(calls::recursive)),
+    ("special_registers", Own(memory::special_registers)),
+    ("global_memory", Own(memory::global)),
+    ("constant_memory", Own(memory::constant)),
+    ("local_memory", Own(memory::local)),
+    ("shared_memory", Own(shared::exchange)),
+    ("barriers", Own(shared::barriers)),
+    ("shuffle", Own(warp::shuffles)),
+    ("vote", Own(warp::votes)),
+    ("warp_members", Own(warp::members)),
+    ("atomics_global", Own(atomics::global)),
+    ("atomics_shared", Own(atomics::shared)),
+    ("atomics_own", Own(atomics::own)),
+    ("cp_async", Own(asynchronous::cp_async)),
+    ("mbarrier", Own(asynchronous::mbarrier)),
+    ("bulk_copy", Own(asynchronous::bulk)),
+    ("cluster", Own(clusters::exchange)),
+    ("f32", Chained(tables::F32)),
+    ("f64", Flat(tables::F64)),
+    ("f16", Chained(tables::F16)),
+    ("mma_f16", Own(tensor::mma_f16)),
+    ("wmma", Own(tensor::wmma)),
+];
+
 /// How many kernels it takes until each class was there once.
 pub(crate) const ROUND: u64 = CLASSES.len() as u64;
 
@@ -119,14 +160,25 @@ fn approximation(turn: u64) -> (&'static str, &'static [&'static str]) {
 
 /// The kernel with that number.
 pub(crate) fn kernel(seed: u64, number: u64) -> Kernel {
-    let (_, recipe) = &CLASSES[place(number)];
+    make(seed, number, (class(number), &CLASSES[place(number)].1), number / ROUND, false)
+}
+
+/// The kernel with that number among those that have several blocks.
+pub(crate) fn many_blocks(seed: u64, number: u64) -> Kernel {
+    let round = MANY_BLOCKS.len() as u64;
+    let (class, recipe) = &MANY_BLOCKS[usize::try_from(number % round).unwrap_or_default()];
+    make(seed, number, (class, recipe), number / round, true)
+}
+
+/// A kernel of that class, before which there were so many.
+fn make(seed: u64, number: u64, (class, recipe): (&'static str, &Recipe), turn: u64, many_blocks: bool) -> Kernel {
     let random = Random::new(seed).part(number);
     let mut maker = Maker {
         labels: 0,
         filling: CHAINED,
         kernel: Kernel {
             name: format!("k{number}"),
-            class: class(number),
+            class,
             grid: [1; 3],
             block: [64, 1, 1],
             cluster: 1,
@@ -139,8 +191,12 @@ pub(crate) fn kernel(seed: u64, number: u64) -> Kernel {
             data: random.part(1),
         },
         random: random.part(2),
-        turn: number / ROUND,
+        turn,
+        many_blocks,
     };
+    if many_blocks {
+        maker.many_blocks();
+    }
     match recipe {
         Flat(table) => maker.straight(table, FLAT),
         Chained(table) => maker.straight(table, CHAINED),
@@ -161,6 +217,8 @@ struct Maker {
     labels: u32,
     /// How many kernels of this class came before.
     turn: u64,
+    /// Whether there are to be several blocks, wherever a kernel can have them.
+    many_blocks: bool,
     kernel: Kernel,
 }
 
@@ -219,7 +277,20 @@ impl Maker {
     /// Blocks of 32, 64 or 128 threads, and one to three of them.
     fn any_shape(&mut self) {
         self.kernel.block = [self.random.pick(&[32, 64, 128]), 1, 1];
+        if self.many_blocks {
+            return self.many_blocks();
+        }
         self.kernel.grid = [self.random.pick(&[1, 1, 2, 3]), 1, 1];
+    }
+
+    /// A grid of one to three dimensions.
+    fn many_blocks(&mut self) {
+        let axis = |random: &mut Random| 1 + random.below(4);
+        self.kernel.grid = match self.random.below(3) {
+            0 => [2 + self.random.below(14), 1, 1],
+            1 => [axis(&mut self.random), 1 + axis(&mut self.random), 1],
+            _ => [axis(&mut self.random), axis(&mut self.random), 1 + self.random.below(3)],
+        };
     }
 }
 

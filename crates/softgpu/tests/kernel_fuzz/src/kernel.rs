@@ -16,8 +16,8 @@ use crate::values::Kind;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// The newest that a driver of CUDA 13.0 takes is 9.0.
-pub(crate) const MODULE_HEADER: &str = ".version 8.8\n.target sm_90\n.address_size 64\n";
+/// What a generated kernel stands behind. The newest that a driver of CUDA 13.0 takes is 9.0.
+pub const MODULE_HEADER: &str = ".version 8.8\n.target sm_90\n.address_size 64\n";
 
 /// Bytes from register to register in a row.
 pub(crate) const COLUMN: usize = 8;

@@ -5,42 +5,47 @@
 /// The fraction of the golden ratio, which steps through all 64-bit numbers evenly.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// `SplitMix64`.
+/// Numbers that a seed decides: `SplitMix64`.
 #[derive(Debug, Clone)]
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// Those of that seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
         Self(mix(seed.wrapping_add(STEP)))
     }
 
     /// Numbers of their own for one part of what this one decides; drawing from one does not change the other.
-    pub(crate) fn part(&self, tag: u64) -> Self {
+    #[must_use]
+    pub fn part(&self, tag: u64) -> Self {
         Self(mix(self.0 ^ mix(tag.wrapping_mul(STEP).wrapping_add(1))))
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// Any number.
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);
         mix(self.0)
     }
 
     /// A number below that bound, which is not 0.
-    pub(crate) fn below(&mut self, bound: u32) -> u32 {
+    pub fn below(&mut self, bound: u32) -> u32 {
         let wide = (self.next() >> 32) * u64::from(bound);
         u32::try_from(wide >> 32).unwrap_or_default()
     }
 
     /// True in so many of a hundred cases.
-    pub(crate) fn percent(&mut self, chance: u32) -> bool {
+    pub fn percent(&mut self, chance: u32) -> bool {
         self.below(100) < chance
     }
 
     /// One of these; there must be one.
-    pub(crate) fn pick<T: Copy>(&mut self, among: &[T]) -> T {
+    pub fn pick<T: Copy>(&mut self, among: &[T]) -> T {
         among[self.index(among.len())]
     }
 
-    pub(crate) fn index(&mut self, length: usize) -> usize {
+    /// The place of one of so many; there must be one.
+    pub fn index(&mut self, length: usize) -> usize {
         self.below(u32::try_from(length).unwrap_or(u32::MAX)) as usize
     }
 }
@@ -57,6 +62,7 @@ pub(crate) fn hash_words(words: &[u32]) -> u64 {
 }
 
 /// A hash of text.
-pub(crate) fn hash_text(text: &str) -> u64 {
+#[must_use]
+pub fn hash_text(text: &str) -> u64 {
     text.bytes().fold(STEP, |hash, byte| mix(hash ^ u64::from(byte)).wrapping_add(STEP))
 }

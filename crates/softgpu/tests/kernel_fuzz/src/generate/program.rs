@@ -55,7 +55,7 @@ pub(super) fn tables(maker: &mut Maker) {
 
 /// Some threads end before others; what they have done until then counts.
 pub(super) fn exits(maker: &mut Maker) {
-    let words = maker.threads() as usize;
+    let words = maker.kernel.threads();
     for _ in 0..2 {
         let body = statements(maker, Flow { depth: 1, most: 3, tables: false });
         maker.kernel.body.extend(body);
