@@ -1,5 +1,7 @@
 //! `detshare explain`: why a tenant's launches went as they did.
 
+mod versions;
+
 use crate::commands::ps;
 use crate::daemon::{self, DaemonError};
 use crate::quantity;
@@ -10,7 +12,8 @@ use detshare_api::{DecisionMade, Explanation};
 /// Show a tenant's last decisions: which launches ran where, which were held, for how long and why
 ///
 /// Decisions are written down where there is something to decide: while a policy makes way for latency tenants, or holds a
-/// launch. "predicted" is what a kernel was expected to take, "measured" what it took the last time it was measured.
+/// launch. "predicted" is what a kernel was expected to take, "measured" what it took the last time it was measured. Where
+/// block level is on, its kernels follow: whether each was rewritten or why not, and which version of it runs.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The tenant's name or process, as `detshare ps` shows them
@@ -70,7 +73,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, ExplainError> {
 }
 
 fn for_people(explanation: &Explanation) -> String {
-    let Explanation { tenant, policy, aggressiveness, decisions } = explanation;
+    let Explanation { tenant, policy, aggressiveness, decisions, block_level } = explanation;
     let name = table::harmless(&tenant.name);
     let mut text = format!("{name}, {}, policy {policy}, aggressiveness {aggressiveness}\n", tenant.class);
     if let (Some(phase), Some(pace_ns)) = (&tenant.phase, tenant.pace_ns) {
@@ -89,9 +92,12 @@ fn for_people(explanation: &Explanation) -> String {
     }
     if decisions.is_empty() {
         text.push_str("nothing had to be decided: it runs as if alone\n");
-        return text;
+    } else {
+        text.push_str(&table::columns(HEADINGS, &decisions.iter().map(row).collect::<Vec<_>>()));
     }
-    text.push_str(&table::columns(HEADINGS, &decisions.iter().map(row).collect::<Vec<_>>()));
+    if let Some(block_level) = block_level {
+        text.push_str(&versions::for_people(block_level));
+    }
     text
 }
 

@@ -123,6 +123,11 @@ impl<'a> Conduct<'a> {
         Self { forced: Some(forced), plan: None, at_once, is_measured: false, takes, part_ns: TURNAROUND_NS }
     }
 
+    /// How long is waited for what is before it in its stream. A test is to see parts more than it is to be fast.
+    fn before(&self) -> Duration {
+        if self.forced.is_some() { BEFORE * 25 } else { BEFORE }
+    }
+
     /// How long a part may take.
     fn patience(&self) -> Duration {
         PATIENCE + self.takes * 4
@@ -182,7 +187,7 @@ impl<'a> Job<'a> {
     }
 
     /// Takes the stream's lock for the first part, and the stream for all of them. None if what is before it goes on.
-    fn begin(&self) -> Option<(MutexGuard<'static, State>, Occupied)> {
+    fn begin(&self, conduct: &Conduct<'_>) -> Option<(MutexGuard<'static, State>, Occupied)> {
         let started = clock::now();
         loop {
             let mut state = self.request.logical.begin();
@@ -194,7 +199,7 @@ impl<'a> Job<'a> {
                 Logical::occupy(&mut state);
                 return Some((state, Occupied(self.request.logical)));
             }
-            let is_long = clock::now().saturating_sub(started) > nanoseconds(BEFORE);
+            let is_long = clock::now().saturating_sub(started) > nanoseconds(conduct.before());
             if is_long || state.unready > 0 {
                 // A stream that waits for the program is not waited for again and again.
                 state.unready = if is_long { IMPATIENT } else { state.unready - 1 };
@@ -243,7 +248,7 @@ impl<'a> Job<'a> {
         let ends = [end, other];
         let _relaxed = Relaxed::new();
         let (mut lane, mut was_held) = self.pass(conduct, false);
-        let (mut state, _occupied) = self.begin()?;
+        let (mut state, _occupied) = self.begin(conduct)?;
         let (mut first, mut number, mut has_waited) = (0, 0, true);
         note(SLICED);
         loop {
@@ -312,7 +317,7 @@ impl<'a> Job<'a> {
         arguments.set(&work);
         let _relaxed = Relaxed::new();
         let (mut lane, _) = self.pass(conduct, false);
-        let (mut state, _occupied) = self.begin()?;
+        let (mut state, _occupied) = self.begin(conduct)?;
         let (mut is_first, mut stops) = (true, 0);
         note(PREEMPTIBLE);
         loop {

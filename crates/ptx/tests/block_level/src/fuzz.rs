@@ -1,10 +1,10 @@
 //! Generated kernels, judged as the corpus is.
 
+use crate::case::versions;
 use crate::launch::{Argument, Launch};
 use crate::run::run;
 use crate::subject::rewritten;
 use crate::worker::{Outcome, Request};
-use crate::case::versions;
 use anyhow::Result;
 use detshare_kernel_fuzz::{MODULE_HEADER, many_blocks};
 use std::collections::BTreeMap;

@@ -128,9 +128,7 @@ fn main() -> Result<ExitCode> {
         }
         Verb::Bless { folder, filters } => suite::bless(&case::cases(&folder, &filters)?).map(|()| true)?,
         Verb::Fuzz { on, seed, first, count } => fuzz::fuzz(&on.driver, seed, first..first + count, on.jobs)?,
-        Verb::Mutants { on, folder, filters } => {
-            mutants::run(&on.driver, on.jobs, &case::cases(&folder, &filters)?)?
-        }
+        Verb::Mutants { on, folder, filters } => mutants::run(&on.driver, on.jobs, &case::cases(&folder, &filters)?)?,
         Verb::Rewrite { file } => suite::print(&file).map(|()| true)?,
         Verb::Show { seed, first, count } => {
             print!("{}", fuzz::module(seed, first, count).0);

@@ -51,7 +51,12 @@ impl Request {
         let number = |value: &Value| value.as_u64().and_then(|number| usize::try_from(number).ok());
         if let Some([seed, first, count, index]) = value.as_array().map(Vec::as_slice) {
             let index = number(index)?;
-            return Some(Self::Generated { seed: seed.as_u64()?, first: first.as_u64()?, count: count.as_u64()?, index });
+            return Some(Self::Generated {
+                seed: seed.as_u64()?,
+                first: first.as_u64()?,
+                count: count.as_u64()?,
+                index,
+            });
         }
         let path = value["path"].as_str()?.into();
         match number(&value["mutation"]) {
@@ -150,11 +155,8 @@ impl Worker {
         match request {
             Request::Case { launch, .. } => loaded.judge(&self.gpu, *launch, 1, Effort::Full),
             Request::Generated { seed, index, .. } => loaded.judge(&self.gpu, *index, *seed, Effort::Sample),
-            Request::Mutant { .. } => {
-                (0..loaded.launches.len()).try_fold(Report::default(), |_, launch| {
-                    loaded.judge(&self.gpu, launch, 1, Effort::Full)
-                })
-            }
+            Request::Mutant { .. } => (0..loaded.launches.len())
+                .try_fold(Report::default(), |_, launch| loaded.judge(&self.gpu, launch, 1, Effort::Full)),
         }
         .map(Outcome::Same)
     }

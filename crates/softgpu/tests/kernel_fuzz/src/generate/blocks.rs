@@ -165,7 +165,8 @@ pub(super) fn functions(maker: &mut Maker) {
     let formula = maker.fill(
         "mad.lo.u32 %wr0, %wr1, %wr2, %wr0;\n(add.u32|xor.b32|sub.u32) %wr0, %wr0, %wr3;\nmul.lo.u32 %wr0, %wr0, $<3..99>;",
     );
-    let axes = maker.fill("mov.u32 %wr1, %ctaid.(x|y|z);\nmov.u32 %wr2, %nctaid.(x|y|z);\nmov.u32 %wr3, %ctaid.(x|y|z);");
+    let axes =
+        maker.fill("mov.u32 %wr1, %ctaid.(x|y|z);\nmov.u32 %wr2, %nctaid.(x|y|z);\nmov.u32 %wr3, %ctaid.(x|y|z);");
     let head = format!(
         ".func (.param .b32 result) {inner}(.param .b32 a)\n{{\n.reg .b32 %wr0, %wr1, %wr2, %wr3;\n.reg .pred %stop;\n\
          ld.param.b32 %wr0, [a];\n{axes}\nand.b32 %wr1, %wr0, 3;\nsetp.eq.u32 %stop, %wr1, 0;\n\
