@@ -1,7 +1,7 @@
 //! Where a call goes that takes a stream: what the exported entries ask before they call the driver.
 
 use crate::background::{self, Task};
-use crate::block_level::{self, Arguments, Request};
+use crate::block_level::{self, Arguments, Launched, Request};
 use crate::call::is_ok;
 use crate::coroutine::{self, Coroutine, STREAMS, active};
 use crate::hot::HOT;
@@ -111,14 +111,17 @@ pub(crate) fn launch(
     let Some(logical) = find(stream, default) else { return call(stream) };
     let Some(coroutine) = logical.coroutine() else { return call(stream) };
     let profile = kernel::profile(function, shape, coroutine);
+    let mut has_passed = capturing();
     if HOT.in_parts.load(Ordering::Relaxed)
-        && !capturing()
+        && !has_passed
         && let Some(arguments) = arguments
-        && let Some(code) = block_level::launch(&Request { coroutine, logical, profile, function, shape, arguments })
     {
-        return code;
+        match block_level::launch(&Request { coroutine, logical, profile, function, shape, arguments }) {
+            Launched::InParts(code) => return code,
+            Launched::Original { measured } => has_passed = measured,
+        }
     }
-    let wanted = if capturing() { FULL } else { gate::pass(coroutine, logical, profile) };
+    let wanted = if has_passed { FULL } else { gate::pass(coroutine, logical, profile) };
     let mut state = logical.begin();
     if capturing() {
         state = logical.until_it_can_move(state);

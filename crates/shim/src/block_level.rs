@@ -30,7 +30,7 @@ mod versions;
 pub(crate) use control::Controls;
 pub(crate) use forced::Forced;
 pub(crate) use packed::Arguments;
-pub(crate) use parts::{COUNTS, Request, launch};
+pub(crate) use parts::{COUNTS, Launched, Request, launch};
 pub(crate) use prepared::{forget, idle, is_pending};
 pub(crate) use source::Origin;
 

@@ -22,6 +22,7 @@ use crate::call::is_ok;
 use crate::coroutine::Coroutine;
 use crate::gate::{self, Part};
 use crate::kernel::{Profile, Shape};
+use crate::lane::FULL;
 use crate::stream::{Logical, State};
 use crate::{bind, settings, steps};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -62,23 +63,37 @@ pub(crate) struct Request<'a> {
     pub(crate) arguments: Arguments,
 }
 
-/// Launches it in parts; None if the original is to be launched.
-pub(crate) fn launch(request: &Request<'_>) -> Option<CUresult> {
-    let versions = versions::of(request.function, request.coroutine).filter(|it| it.takes(request.shape))?;
-    let blocks = blocks(request.shape)?;
-    let job = Job { request, versions, blocks, controls: request.coroutine.controls()? };
-    match settings::get().forced() {
-        Some(forced) => job.forced(forced),
-        None => {
-            let plan = plan::of(request.function, request.shape, request.profile, versions, request.coroutine)?;
-            let next = plan.next(request.profile);
-            match next.version {
-                Version::Original => None,
-                Version::Slices { .. } => job.in_slices(&Conduct::planned(plan, &next)),
-                Version::Preemptible { .. } => job.preemptibly(&Conduct::planned(plan, &next)),
-            }
-        }
+/// What became of it.
+pub(crate) enum Launched {
+    /// It is in its stream, in parts.
+    InParts(CUresult),
+    /// The original is to be launched; on all SMs, where that is to be measured, and may be now.
+    Original { measured: bool },
+}
+
+/// Launches it in parts, if that can be done and is worth it.
+pub(crate) fn launch(request: &Request<'_>) -> Launched {
+    let nothing = Launched::Original { measured: false };
+    let Some(job) = Job::new(request) else { return nothing };
+    if let Some(forced) = settings::get().forced() {
+        return job.forced(forced).map_or(nothing, Launched::InParts);
     }
+    let plan = plan::of(request.function, request.shape, request.profile, job.versions, request.coroutine);
+    let Some(plan) = plan else { return nothing };
+    let next = plan.next(request.profile);
+    let conduct = Conduct::planned(plan, &next);
+    let code = match next.version {
+        Version::Original => {
+            if next.is_measured {
+                // Policies send what is long to a few SMs, where nothing can be learned of how long it takes on all.
+                job.pass(&conduct, false);
+            }
+            return Launched::Original { measured: next.is_measured };
+        }
+        Version::Slices { .. } => job.in_slices(&conduct),
+        Version::Preemptible { .. } => job.preemptibly(&conduct),
+    };
+    code.map_or(nothing, Launched::InParts)
 }
 
 /// How many blocks it is, if it can be launched in parts as far as its shape says. A grid that the driver would refuse is
@@ -178,6 +193,13 @@ enum Waited {
 }
 
 impl<'a> Job<'a> {
+    /// None if it can only be launched as it is.
+    fn new(request: &'a Request<'a>) -> Option<Self> {
+        let versions = versions::of(request.function, request.coroutine).filter(|it| it.takes(request.shape))?;
+        let controls = request.coroutine.controls()?;
+        Some(Self { request, versions, blocks: blocks(request.shape)?, controls })
+    }
+
     fn forced(&self, forced: &'a Forced) -> Option<CUresult> {
         match forced.way(self.blocks) {
             Way::Slices(most) => self.in_slices(&Conduct::forced(forced, most)),
@@ -218,12 +240,18 @@ impl<'a> Job<'a> {
         } else if profile.fits(*function, shape, coroutine, lane) {
             lane
         } else {
-            crate::lane::FULL
+            FULL
         };
         logical.go(state, coroutine, lane);
         state.note_launch(coroutine);
         steps::launched(logical, state);
         part(state.handle())
+    }
+
+    /// The part of all SMs that the stream has where it is.
+    fn share(&self, state: &State) -> f64 {
+        let lanes = &self.request.coroutine.lanes;
+        f64::from(lanes[state.lane()].width()) / f64::from(lanes[FULL].width().max(1))
     }
 
     /// What the program gets if a later part was refused. A kernel that has failed says so at the next call.
@@ -247,9 +275,10 @@ impl<'a> Job<'a> {
         let [end, start, other] = control.events();
         let ends = [end, other];
         let _relaxed = Relaxed::new();
-        let (mut lane, mut was_held) = self.pass(conduct, false);
+        let (mut lane, _) = self.pass(conduct, false);
         let (mut state, _occupied) = self.begin(conduct)?;
         let (mut first, mut number, mut has_waited) = (0, 0, true);
+        let (mut held, mut share) = (Duration::ZERO, 0.0);
         note(SLICED);
         loop {
             let most = if has_waited { conduct.at_once } else { u32::MAX };
@@ -269,6 +298,7 @@ impl<'a> Job<'a> {
             if is_ok(code) {
                 gate::launched_part(self.request.coroutine, &mut state, conduct.part_ns);
             }
+            share += self.share(&state) * f64::from(count) / f64::from(self.blocks);
             // Before anything can return: whoever lets others into the stream again takes its lock.
             drop(state);
             if !is_ok(code) {
@@ -286,16 +316,18 @@ impl<'a> Job<'a> {
                 has_waited = false;
             }
             if has_waited {
-                let (next, held) = self.pass(conduct, false);
-                (lane, was_held) = (next, was_held || held);
+                let asked = clock::now();
+                let (next, is_held) = self.pass(conduct, false);
+                lane = next;
+                held += Duration::from_nanos(if is_held { clock::now().saturating_sub(asked) } else { 0 });
             }
             state = self.request.logical.lock();
         }
-        if let Some((plan, version)) = conduct.plan.filter(|_| conduct.is_measured && has_waited && !was_held)
+        if let Some((plan, version)) = conduct.plan.filter(|_| conduct.is_measured && has_waited)
             && wait(ends[number % 2], conduct.patience()) == Waited::Over
             && let Some(took) = elapsed(start, ends[number % 2])
         {
-            plan.note(version, took);
+            plan.note(version, took.saturating_sub(held).mul_f64(share));
         }
         Some(CUresult::CUDA_SUCCESS)
     }
@@ -318,7 +350,7 @@ impl<'a> Job<'a> {
         let _relaxed = Relaxed::new();
         let (mut lane, _) = self.pass(conduct, false);
         let (mut state, _occupied) = self.begin(conduct)?;
-        let (mut is_first, mut stops) = (true, 0);
+        let (mut is_first, mut stops, mut took) = (true, 0, Some(Duration::ZERO));
         note(PREEMPTIBLE);
         loop {
             control.stop(false);
@@ -326,6 +358,8 @@ impl<'a> Job<'a> {
             let code = self.put_in(&mut state, lane, |at| {
                 if is_first {
                     cu!(cuMemsetD32Async(control.counter(), 0, 1, at));
+                }
+                if conduct.is_measured {
                     cu!(cuEventRecord(start, at));
                 }
                 let code = arguments.launch(function, conduct.at_once, self.request.shape, at);
@@ -338,6 +372,7 @@ impl<'a> Job<'a> {
                     && is_ok(cu!(cuEventRecord(end, at)));
                 code
             });
+            let share = self.share(&state);
             drop(state);
             if !is_ok(code) {
                 return (!is_first).then(|| self.refused(code));
@@ -354,18 +389,20 @@ impl<'a> Job<'a> {
                     self.let_go(control, &arguments, function, conduct);
                     break;
                 }
-                Waited::Over if control.counted() >= self.blocks => {
-                    if let Some((plan, number)) = conduct.plan.filter(|_| is_first && conduct.is_measured)
-                        && stop.is_none()
-                        && let Some(took) = elapsed(start, stopped)
-                    {
-                        plan.note(number, took);
-                    }
-                    break;
-                }
                 Waited::Over => {
-                    if let (Some((plan, number)), Some(ns)) = (conduct.plan, stop) {
-                        plan.note_giving_way(number, ns);
+                    if conduct.is_measured {
+                        took = took.and_then(|took| Some(took + elapsed(start, stopped)?.mul_f64(share)));
+                    }
+                    let is_complete = control.counted() >= self.blocks;
+                    match (conduct.plan, stop) {
+                        (Some((plan, number)), Some(ns)) if !is_complete => plan.note_giving_way(number, ns),
+                        (Some((plan, number)), _) if is_complete && conduct.is_measured => {
+                            took.into_iter().for_each(|took| plan.note(number, took));
+                        }
+                        _ => {}
+                    }
+                    if is_complete {
+                        break;
                     }
                 }
             }

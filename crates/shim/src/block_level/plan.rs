@@ -159,13 +159,17 @@ impl Plan {
         let (number, because) = choose(&extent, &measured, limit);
         let count = self.launches.fetch_add(1, Ordering::Relaxed);
         let version = VERSIONS[number];
+        // Of one that was never measured nothing better is known than that it takes no less than the original.
+        let at_least =
+            Measured { took_ns: measured[number].took_ns.max(measured[ORIGINAL].took_ns), ..measured[number] };
         Next {
             number,
             version,
             at_once: extent.at_once(version),
-            is_measured: because == Because::Trying || count.is_multiple_of(RARELY),
-            takes_ns: measured[number].took_ns.max(measured[ORIGINAL].took_ns),
-            turnaround_ns: until_it_gives_way(&extent, version, &measured[number]),
+            is_measured: matches!(because, Because::Trying | Because::Unmeasured)
+                || (number != ORIGINAL && count.is_multiple_of(RARELY)),
+            takes_ns: at_least.took_ns,
+            turnaround_ns: until_it_gives_way(&extent, version, &at_least),
         }
     }
 
