@@ -3,7 +3,7 @@
 use detshare_cuda::StreamUse;
 use detshare_cuda::{Function, functions};
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 #[path = "src/treatment.rs"]
 mod treatment;
@@ -21,8 +21,27 @@ fn main() {
             "treatment.rs names {name}: no such function"
         );
     }
+    println!("cargo::rustc-env=DETSHARE_REWRITER={:016x}", rewriter());
     let folder = std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
     std::fs::write(Path::new(&folder).join("entries.rs"), entries()).expect("cargo's OUT_DIR can be written");
+}
+
+/// A number of the sources that rewrite kernels: what they made is kept on disk, and must not outlive them.
+fn rewriter() -> u64 {
+    const SOURCES: &str = "../ptx/src";
+    println!("cargo::rerun-if-changed={SOURCES}");
+    let mut folders = vec![PathBuf::from(SOURCES)];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("the workspace has its sources").flatten() {
+            let list = if entry.path().is_dir() { &mut folders } else { &mut files };
+            list.push(entry.path());
+        }
+    }
+    files.sort();
+    let bytes = files.iter().flat_map(|file| std::fs::read(file).expect("a source can be read"));
+    // FNV-1a.
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 fn entries() -> String {

@@ -20,6 +20,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod block_level;
 mod client;
 mod folder;
 pub mod places;
@@ -27,6 +28,7 @@ mod size;
 mod status;
 mod tenant;
 
+pub use block_level::{BlockLevel, MeasuredShape, MeasuredVersion, RewrittenKernel, RewrittenModule};
 pub use client::{Client, ClientError, TIME_LIMIT};
 pub use folder::{FolderError, RuntimeFolder};
 pub use size::parse_size;

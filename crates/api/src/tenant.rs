@@ -1,5 +1,6 @@
 //! A tenant, and what can be changed of it.
 
+use crate::BlockLevel;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -170,6 +171,9 @@ pub struct Explanation {
     pub aggressiveness: f64,
     /// The last decisions, oldest first. Where there is nobody else none are written down.
     pub decisions: Vec<DecisionMade>,
+    /// What becomes of its kernels, where block level is on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_level: Option<BlockLevel>,
 }
 
 /// One decision.

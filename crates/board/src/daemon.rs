@@ -172,6 +172,7 @@ fn store(record: &SlotRecord, entry: &Entry) {
     record.memory.store(memory.unwrap_or(0), Ordering::Relaxed);
     record.longest_hold.store(longest_hold_ns, Ordering::Relaxed);
     record.least_share.store(least_share, Ordering::Relaxed);
+    record.turnaround.store(entry.turnaround_ns.unwrap_or(0), Ordering::Relaxed);
     let widths = entry.ladder.widths();
     // A ladder has at most 16 splits.
     record.splits.store(u32::try_from(widths.len()).unwrap_or(0), Ordering::Relaxed);
@@ -327,6 +328,7 @@ fn read(record: &SlotRecord, generation: Generation) -> Occupant {
     };
     let [p99_ns, ttft_ns, tpot_ns] = [&record.p99, &record.ttft, &record.tpot]
         .map(|word| Some(word.load(Ordering::Relaxed)).filter(|time| *time != 0));
+    let turnaround = record.turnaround.load(Ordering::Relaxed);
     let splits = usize::try_from(splits).ok().and_then(|splits| ladder.get(..splits));
     let ladder = splits.and_then(SplitLadder::new);
     doubts.add_if(ladder.is_none(), Doubts::LADDER);
@@ -337,6 +339,7 @@ fn read(record: &SlotRecord, generation: Generation) -> Occupant {
         objective: Objective { p99_ns, ttft_ns, tpot_ns },
         ladder: ladder.unwrap_or_default(),
         limits,
+        turnaround_ns: (turnaround != 0).then_some(turnaround),
     };
     Occupant { generation, pid, start_time, entry, doubts }
 }

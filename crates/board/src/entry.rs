@@ -50,6 +50,9 @@ pub struct Entry {
     pub ladder: SplitLadder,
     /// What it may have.
     pub limits: Limits,
+    /// Within what time its long kernels are to give way, in the middle of their blocks, where its kernels are prepared
+    /// for that; nothing leaves them as they are.
+    pub turnaround_ns: Option<u64>,
 }
 
 impl Entry {
@@ -67,6 +70,7 @@ impl Entry {
             objective: Objective { p99_ns: None, ttft_ns: None, tpot_ns: None },
             ladder: SplitLadder::NONE,
             limits,
+            turnaround_ns: None,
         }
     }
 }

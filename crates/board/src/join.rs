@@ -55,6 +55,8 @@ pub struct Hello {
     pub objective: Objective,
     /// The memory that it limits itself to.
     pub memory: Option<u64>,
+    /// Whether it asks for its long kernels to give way in the middle.
+    pub block_level: bool,
     /// The model of its GPU; at most 63 bytes are sent.
     pub gpu: String,
     /// Tells one GPU from another, as in its group.
@@ -118,6 +120,7 @@ impl Hello {
             writer.u64(number.unwrap_or(0));
         }
         writer.u64(self.gpu_id);
+        writer.u32(self.block_level.into());
         writer.text(&self.name);
         writer.text(&self.gpu);
         Ok(send_fds(stream, &writer.finished(), &[group])?)
@@ -140,12 +143,17 @@ impl Hello {
         let (width, driver_version) = (reader.u32(), reader.u32());
         let [memory, p99_ns, ttft_ns, tpot_ns] = [(); 4].map(|()| Some(reader.u64()).filter(|number| *number != 0));
         let gpu_id = reader.u64();
+        let block_level = match reader.u32() {
+            0 => false,
+            1 => true,
+            _ => return Err(JoinError::Garbled),
+        };
         let (name, gpu) = (reader.text()?, reader.text()?);
         if width > MOST_SMS || !(name.is_empty() || is_name(&name)) {
             return Err(JoinError::Garbled);
         }
         let objective = Objective { p99_ns, ttft_ns, tpot_ns };
-        Ok(Self { class, name, objective, memory, gpu, gpu_id, width, driver_version })
+        Ok(Self { class, name, objective, memory, block_level, gpu, gpu_id, width, driver_version })
     }
 }
 

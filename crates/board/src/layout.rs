@@ -216,6 +216,7 @@ pub(crate) struct SlotRecord {
     pub(crate) p99: AtomicU64,
     pub(crate) ttft: AtomicU64,
     pub(crate) tpot: AtomicU64,
+    pub(crate) turnaround: AtomicU64,
     pub(crate) splits: AtomicU32,
     pub(crate) ladder: [AtomicU32; MOST_SPLITS],
 }

@@ -41,6 +41,8 @@ pub struct Config {
     pub least_share: Share,
     /// How much best-effort tenants may disturb: from 0, never, to 1, use everything.
     pub aggressiveness: Share,
+    /// What all tenants of a class get.
+    pub classes: Classes,
     /// What tenants of a name get unless they say otherwise themselves.
     pub tenants: BTreeMap<String, TenantSettings>,
     /// What is logged: a level, or levels by module.
@@ -60,6 +62,7 @@ impl Default for Config {
             longest_hold: LongestHold(usual.limits.longest_hold_ns),
             least_share: Share(usual.limits.least_share),
             aggressiveness: Share(u32::from(Dial::USUAL.thousandths())),
+            classes: Classes::default(),
             tenants: BTreeMap::new(),
             log: LogFilter("info".to_string()),
             profiles: ProfilesSettings::default(),
@@ -77,6 +80,30 @@ pub enum IsolationSetting {
     Mps,
     /// Nothing is shared: one at a time.
     Process,
+}
+
+/// What tenants of a class get. Latency tenants are not held, so there is nothing to say of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Classes {
+    /// Those that take what is left.
+    pub best_effort: BestEffortSettings,
+}
+
+/// What best-effort tenants get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BestEffortSettings {
+    /// Whether long kernels that come as PTX give way in the middle; `detshare run --block-level` asks for one tenant.
+    pub block_level: bool,
+    /// Within what time they are to.
+    pub turnaround: Nanoseconds,
+}
+
+impl Default for BestEffortSettings {
+    fn default() -> Self {
+        Self { block_level: false, turnaround: Nanoseconds(detshare_policy::block_level::TURNAROUND_NS) }
+    }
 }
 
 /// What tenants of a name get.
@@ -268,12 +295,17 @@ mod tests {
             tpot = "30ms"
             [profiles]
             folder = "/var/lib/detshare"
+            [classes.best-effort]
+            block_level = true
+            turnaround = "50us"
             "#,
         )
         .unwrap();
         assert_eq!((config.policy.0.as_str(), config.isolation), ("exclusive", IsolationSetting::Process));
         assert_eq!((config.default_class, config.ladder.0.as_slice()), (Class::Latency, &[8, 24][..]));
         assert_eq!((config.longest_hold.0, config.least_share.0), (5_000_000, 250));
+        let blocks = BestEffortSettings { block_level: true, turnaround: Nanoseconds(50_000) };
+        assert_eq!(config.classes.best_effort, blocks);
         let train = config.tenants["train"];
         assert_eq!((train.class, train.weight), (Some(Class::BestEffort), Some(Weight(300))));
         assert_eq!(train.memory, Some(Bytes(40 << 30)));
@@ -295,6 +327,7 @@ mod tests {
             ("ladder = [32, 16]", 1, "rise"),
             ("longest_hold = \"20s\"", 1, "10s"),
             ("[tenants.a]\nweight = 0", 2, "from 1 to"),
+            ("[classes.latency]\nblock_level = true", 1, "best-effort"),
             ("[tenants.a]\nmemory = \"lots\"", 2, "40GiB"),
             ("[tenants.a]\ncolour = 1", 2, "colour"),
             ("\n[tenants.\"a b\"]\nweight = 1", 2, "a b"),

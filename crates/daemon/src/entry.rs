@@ -25,6 +25,7 @@ pub(crate) fn entry(
     let class = patch.class.or(hello.class.map(from_board)).or(settings.class).unwrap_or(config.default_class);
     let usual = Entry::new(to_board(class));
     let said = hello.objective;
+    let best_effort = config.classes.best_effort;
     let limits = Limits {
         memory: patch.memory.unwrap_or(hello.memory.or(settings.memory.map(|bytes| bytes.0))),
         longest_hold_ns: config.longest_hold.0,
@@ -41,6 +42,8 @@ pub(crate) fn entry(
         },
         ladder: ladder(&config.ladder.0, isolation, hello.width),
         limits,
+        turnaround_ns: (class == Class::BestEffort && (hello.block_level || best_effort.block_level))
+            .then_some(best_effort.turnaround.0),
     }
 }
 

@@ -23,6 +23,7 @@
 //! `detshared --help` says how it is started; `detshare up` and `detshare run` start it by themselves.
 
 mod attend;
+mod block_level;
 pub mod config;
 mod entry;
 pub mod exit;

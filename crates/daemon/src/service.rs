@@ -3,6 +3,7 @@
 //! One lock is over all that changes. It is held for microseconds and never over an `await`; connections, the HTTP
 //! interface and the beat come here and go.
 
+use crate::block_level;
 use crate::config::{Config, ConfigError, ConfigFile, Share, known_policies};
 use crate::isolation;
 use crate::learning::{self, Learnt};
@@ -232,6 +233,7 @@ impl Service {
         let mut present = state.registry.remove(&self.board, stay)?;
         state.learnt.add(present.learn());
         let (name, pid) = (present.name.as_str(), present.pid());
+        block_level::forget(&self.folder, pid);
         match why {
             Leaving::Ended => {
                 self.counters.deaths.inc();
@@ -330,6 +332,7 @@ impl Service {
             policy: self.policy(&state).0,
             aggressiveness: aggressiveness(&state).part(),
             decisions: present.explain(name_of),
+            block_level: block_level::read(&self.folder, present.pid()),
         })
     }
 

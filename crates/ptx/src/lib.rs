@@ -53,6 +53,7 @@
 pub mod ast;
 pub mod block_level;
 mod error;
+pub mod fatbin;
 mod lexer;
 mod parser;
 mod printer;

@@ -1,6 +1,7 @@
 //! Where a call goes that takes a stream: what the exported entries ask before they call the driver.
 
 use crate::background::{self, Task};
+use crate::block_level::{self, Arguments, Launched, Request};
 use crate::call::is_ok;
 use crate::coroutine::{self, Coroutine, STREAMS, active};
 use crate::gate::Passed;
@@ -99,18 +100,30 @@ pub(crate) fn everything() {
     }
 }
 
-/// Puts a launch in: on the lane that is chosen for it, if that can hold it, or on all SMs.
+/// Puts a launch in: on the lane that is chosen for it, if that can hold it, or on all SMs. With its arguments it may be
+/// launched in parts.
 pub(crate) fn launch(
     stream: CUstream,
     default: DefaultStream,
     function: CUfunction,
     shape: &Shape,
+    arguments: Option<Arguments>,
     call: impl FnOnce(CUstream) -> CUresult,
 ) -> CUresult {
     let Some(logical) = find(stream, default) else { return call(stream) };
     let Some(coroutine) = logical.coroutine() else { return call(stream) };
     let profile = kernel::profile(function, shape, coroutine);
-    let passed = if capturing() { Passed::UNDECIDED } else { gate::pass(coroutine, logical, profile) };
+    let mut has_passed = capturing();
+    if HOT.in_parts.load(Ordering::Relaxed)
+        && !has_passed
+        && let Some(arguments) = arguments
+    {
+        match block_level::launch(&Request { coroutine, logical, profile, function, shape, arguments }) {
+            Launched::InParts(code) => return code,
+            Launched::Original { measured } => has_passed = measured,
+        }
+    }
+    let passed = if has_passed { Passed::UNDECIDED } else { gate::pass(coroutine, logical, profile) };
     let mut state = logical.begin();
     if capturing() {
         state = logical.until_it_can_move(state);

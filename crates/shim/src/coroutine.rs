@@ -3,17 +3,18 @@
 
 use crate::background::{self, Task};
 use crate::beckon::Beckoner;
+use crate::block_level::{self, Controls};
 use crate::call::is_ok;
 use crate::handles::Handles;
 use crate::hot::HOT;
 use crate::lane::{FULL, LANES, Lane};
 use crate::schedule::Schedule;
 use crate::stream::{Kind, Logical, Ring, State};
-use crate::{gate, graph, kernel, lane, log, settings, tenant, watchdog};
+use crate::{bind, gate, graph, kernel, lane, log, settings, tenant, watchdog};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
-use detshare_cuda::types::{CUcontext, CUctx_st, CUdevice, CUdevice_v1, CUstream};
+use detshare_cuda::types::{CUcontext, CUctx_st, CUdevice, CUdevice_v1, CUresult, CUstream};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Devices that are looked after; programs on further ones run as they are.
@@ -53,6 +54,8 @@ pub(crate) struct Coroutine {
     streams: Mutex<Vec<&'static Logical>>,
     rings: Mutex<Vec<Ring>>,
     beckoner: Mutex<Beckoner>,
+    /// What kernels need that are launched in parts; NULL until it is made.
+    controls: AtomicPtr<Controls>,
     ordering_rings: AtomicBool,
     /// How many streams are on a lane and not at home.
     pub(crate) away: AtomicUsize,
@@ -142,6 +145,7 @@ impl Coroutine {
             streams: Mutex::new(Vec::new()),
             rings: Mutex::new(Vec::new()),
             beckoner: Mutex::new(Beckoner::none()),
+            controls: AtomicPtr::new(null_mut()),
             ordering_rings: AtomicBool::new(false),
             legacy_work: AtomicU64::new(0),
             blocking_work: AtomicBool::new(false),
@@ -211,6 +215,7 @@ impl Coroutine {
         cu!(cuCtxGetCurrent(&raw mut before));
         cu!(cuCtxSetCurrent(self.context()));
         graph::forget(self);
+        block_level::forget(self);
         // Its modules go too.
         kernel::forget();
         watchdog::forget(self);
@@ -303,6 +308,42 @@ impl Coroutine {
 
     pub(crate) fn beckoner(&self) -> MutexGuard<'_, Beckoner> {
         self.beckoner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What kernels need that are launched in parts, once it is made.
+    pub(crate) fn controls(&self) -> Option<&'static Controls> {
+        // SAFETY: NULL, or from `Controls::make`, which are never freed. Acquire: pairs with the release below.
+        unsafe { self.controls.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// The same, made now if it is not there. One thread at a time, in this context, in which nothing runs.
+    pub(crate) fn make_controls(&self) -> Result<&'static Controls, String> {
+        if let Some(controls) = self.controls() {
+            return Ok(controls);
+        }
+        let made = Controls::make()?;
+        self.controls.store(core::ptr::from_ref(made).cast_mut(), Ordering::Release);
+        Ok(made)
+    }
+
+    /// The context, which is current, is going.
+    pub(crate) fn drop_controls(&self) {
+        if let Some(controls) = self.controls() {
+            self.controls.store(null_mut(), Ordering::Release);
+            controls.destroy();
+        }
+    }
+
+    /// Whether none of its streams has anything left to do, as far as can be asked from here. The context is current, or none
+    /// of the program's.
+    pub(crate) fn is_idle(&self) -> bool {
+        let streams: Vec<&'static Logical> = self.streams().clone();
+        let is_done = |logical: &Logical| {
+            let Some(state) = logical.try_lock() else { return false };
+            let cannot_be_asked = state.is_home() && matches!(logical.kind(), Kind::PerThread | Kind::Legacy);
+            cannot_be_asked || cu!(cuStreamQuery(state.handle())) != CUresult::CUDA_ERROR_NOT_READY
+        };
+        !bind::capturing() && streams.into_iter().all(is_done) && is_done(&self.legacy)
     }
 
     /// For the background thread.

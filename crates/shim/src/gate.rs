@@ -21,7 +21,7 @@ use crate::lane::{FULL, LANES};
 use crate::schedule::Schedule;
 use crate::stream::{Logical, State};
 use crate::tenant::{Membership, membership};
-use crate::{beckon, in_flight, quarantine, record, settings, steps};
+use crate::{beckon, block_level, in_flight, quarantine, record, settings, steps};
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -76,6 +76,16 @@ struct Asked {
     coroutine: &'static Coroutine,
     logical: &'static Logical,
     profile: &'static Profile,
+    part: Option<Part>,
+}
+
+/// A kernel that is launched in parts: each is decided by itself.
+#[derive(Clone, Copy)]
+pub(crate) struct Part {
+    /// What the part takes, or until it gives way.
+    pub(crate) lasts_ns: u64,
+    /// Whether it is alone in its stream: what is in flight there is the part itself.
+    pub(crate) is_alone: bool,
 }
 
 /// Whether every decision is written down.
@@ -101,6 +111,7 @@ pub(crate) fn follow_schedule() {
     static ALWAYS: AtomicU32 = AtomicU32::new(0);
     let schedule = settings::get().schedule.as_ref();
     HOT.scheduled.store(schedule.is_some(), Ordering::Relaxed);
+    HOT.in_parts.store(settings::get().forced().is_some(), Ordering::Relaxed);
     if schedule == Some(&Schedule::Full) {
         HOT.freedom.begin(&ALWAYS, 0, || true);
     }
@@ -112,14 +123,52 @@ fn pass_if_decided(coroutine: &'static Coroutine, logical: &'static Logical, pro
         && let Some(membership) = membership()
         && membership.is_connected()
     {
-        let asked = Asked { coroutine, logical, profile };
+        let asked = Asked { coroutine, logical, profile, part: None };
         // What was written down for a launch that was then not made.
         _ = passed::take();
-        let lane = index(membership, coroutine, ask_and_hold(membership, &asked));
-        publish(membership, coroutine, lane);
+        let (lane, _) = pass_asked(membership, &asked);
         return Passed { lane, decision: passed::take() };
     }
     Passed { lane: lane(coroutine), decision: None }
+}
+
+/// Lets a part of a kernel pass, after a hold or at once; returns the lane that it gets, and whether it was held for
+/// anybody else.
+pub(crate) fn pass_part(
+    coroutine: &'static Coroutine,
+    logical: &'static Logical,
+    profile: &'static Profile,
+    part: Part,
+) -> (usize, bool) {
+    if !HOT.scheduled.load(Ordering::Relaxed)
+        && let Some(membership) = membership()
+        && membership.is_connected()
+    {
+        return pass_asked(membership, &Asked { coroutine, logical, profile, part: Some(part) });
+    }
+    (lane(coroutine), false)
+}
+
+fn pass_asked(membership: &'static Membership, asked: &Asked) -> (usize, bool) {
+    let (lane, held_for) = ask_and_hold(membership, asked);
+    let lane = index(membership, asked.coroutine, lane);
+    publish(membership, asked.coroutine, lane);
+    (lane, held_for.is_some_and(|reason| reason != Reason::InFlight))
+}
+
+/// Whether a part that is running would be held if it were to begin now.
+pub(crate) fn must_give_way(
+    coroutine: &'static Coroutine,
+    logical: &'static Logical,
+    profile: &'static Profile,
+    part: Part,
+) -> bool {
+    let is_decided = !HOT.scheduled.load(Ordering::Relaxed);
+    let Some(membership) = membership().filter(|membership| is_decided && membership.is_connected()) else {
+        return false;
+    };
+    let asked = Asked { coroutine, logical, profile, part: Some(part) };
+    matches!(ask(membership, Some(&asked)), Answer::Hold(..) | Answer::Paused)
 }
 
 /// The lane for a piece of work that cannot be held any more.
@@ -148,13 +197,22 @@ pub(crate) fn launched(coroutine: &'static Coroutine, state: &mut State, profile
     }
 }
 
-fn ask_and_hold(membership: &'static Membership, asked: &Asked) -> Lane {
+/// A part of a kernel was launched that is expected to take so long, in a stream whose lock is held.
+pub(crate) fn launched_part(coroutine: &'static Coroutine, state: &mut State, expected_ns: u64) {
+    if HOT.foresees.load(Ordering::Relaxed) {
+        let at = state.handle();
+        state.flight.launched(coroutine, at, expected_ns, clock::now());
+    }
+}
+
+/// The lane, and why it was held at first if it was.
+fn ask_and_hold(membership: &'static Membership, asked: &Asked) -> (Lane, Option<Reason>) {
     match ask(membership, Some(asked)) {
         Answer::Run(lane, reason) => {
             if is_noted() || passed::is_news(lane, reason) {
                 note(membership, asked, lane, reason, None);
             }
-            lane
+            (lane, None)
         }
         answer => hold(membership, asked, answer),
     }
@@ -210,10 +268,10 @@ fn doubts(profile: &Profile, predicted: Option<u64>) -> u8 {
 
 /// Waits until the launch may run, or has been held for long enough.
 #[cold]
-fn hold(membership: &'static Membership, asked: &Asked, mut answer: Answer) -> Lane {
+fn hold(membership: &'static Membership, asked: &Asked, mut answer: Answer) -> (Lane, Option<Reason>) {
     let mut begun = None;
     let mut held = None;
-    let mut why = None;
+    let mut why: Option<(Reason, Option<u8>)> = None;
     let started = clock::now();
     let mut counted = started;
     loop {
@@ -222,9 +280,9 @@ fn hold(membership: &'static Membership, asked: &Asked, mut answer: Answer) -> L
         let (until, steps, awake) = match answer {
             Answer::Run(lane, reason) => {
                 let ns = now.saturating_sub(started);
-                let why = why.map(|(reason, because_of)| Held { ns, reason, because_of });
-                note(membership, asked, lane, reason, why);
-                return lane;
+                let held = why.map(|(reason, because_of)| Held { ns, reason, because_of });
+                note(membership, asked, lane, reason, held);
+                return (lane, why.map(|(reason, _)| reason));
             }
             Answer::Paused => {
                 // Whoever is paused wants nothing, and nobody makes way for it.
@@ -236,10 +294,10 @@ fn hold(membership: &'static Membership, asked: &Asked, mut answer: Answer) -> L
                 why.get_or_insert((reason, because_of));
                 let end = *begun.get_or_insert(now) + longest;
                 if now >= end {
-                    let why =
+                    let held =
                         why.map(|(reason, because_of)| Held { ns: now.saturating_sub(started), reason, because_of });
-                    note(membership, asked, Lane::Full, Reason::LongestHold, why);
-                    return Lane::Full;
+                    note(membership, asked, Lane::Full, Reason::LongestHold, held);
+                    return (Lane::Full, why.map(|(reason, _)| reason));
                 }
                 // Who waits for its own work is not kept from anything.
                 if reason != Reason::InFlight {
@@ -264,7 +322,7 @@ fn hold(membership: &'static Membership, asked: &Asked, mut answer: Answer) -> L
             counted = after;
         }
         if !membership.is_connected() {
-            return Lane::Full;
+            return (Lane::Full, why.map(|(reason, _)| reason));
         }
         answer = ask(membership, Some(asked));
     }
@@ -419,6 +477,7 @@ impl Said {
         let foresees = policy(self.policy).is_some_and(|policy| policy.foresees);
         self.foresees = foresees && self.entry.class == Class::BestEffort && someone_is_urgent;
         HOT.foresees.store(self.foresees, Ordering::Relaxed);
+        block_level::set_turnaround(self.turnaround_ns(someone_is_urgent));
         self.looks_ahead = foresees && someone_is_urgent;
         let is_looked_after = foresees && self.entry.class == Class::Latency && !self.others.is_empty();
         let someone_makes_way = self.others.iter().any(|(_, entry)| entry.class == Class::BestEffort);
@@ -432,6 +491,11 @@ impl Said {
             let word = membership.daemon.epoch_word();
             HOT.freedom.begin(word, epoch.number(), || membership.roster() == roster);
         }
+    }
+
+    /// Within what time kernels are to give way, where there is anybody to give way to.
+    fn turnaround_ns(&self, someone_is_urgent: bool) -> Option<u64> {
+        self.entry.turnaround_ns.filter(|_| someone_is_urgent && self.entry.class == Class::BestEffort)
     }
 
     fn answer(&mut self, membership: &'static Membership, asked: Option<&Asked>) -> Answer {
@@ -489,13 +553,17 @@ impl Said {
 
 impl Asked {
     fn launch(&self, now: u64) -> Launch {
-        let lasts_ns = self.profile.expected_ns(FULL, self.coroutine);
+        let part = self.part.map(|part| part.lasts_ns);
+        let lasts_ns = part.or_else(|| self.profile.expected_ns(FULL, self.coroutine));
         let bound = self.profile.bound(self.coroutine);
-        let unexplored = bound.is_none() && self.profile.is_unexplored() && EXPLORING.has_time(now);
+        let unexplored = part.is_none() && bound.is_none() && self.profile.is_unexplored() && EXPLORING.has_time(now);
         Launch { lasts_ns, bound, untried: self.profile.is_untried(), unexplored }
     }
 
     fn in_flight_ns(&self, now: u64) -> u64 {
+        if self.part.is_some_and(|part| part.is_alone) {
+            return 0;
+        }
         self.logical.lock().flight.all_ns(now)
     }
 }

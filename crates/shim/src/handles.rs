@@ -97,6 +97,16 @@ impl<T: Default + Send + Sync> Handles<T> {
         removed
     }
 
+    /// Shows all values that a handle has.
+    #[cfg(not(loom))]
+    pub(crate) fn for_each(&self, mut show: impl FnMut(&'static T)) {
+        for entry in self.buckets.iter().flat_map(entries) {
+            if entry.handle.load(Ordering::Acquire) != 0 {
+                show(&entry.value);
+            }
+        }
+    }
+
     fn entry(&self, handle: usize) -> Option<&'static Entry<T>> {
         if handle == 0 {
             return None;

@@ -26,6 +26,8 @@ pub(crate) struct Hot {
     pub(crate) foresees: AtomicBool,
     /// Whether this is a latency tenant that others make way for, as far as they know what it does.
     pub(crate) looked_after: AtomicBool,
+    /// Whether kernels that can be are launched in parts.
+    pub(crate) in_parts: AtomicBool,
     /// Whether launches are written down.
     pub(crate) recording: AtomicBool,
     /// Whether a test's schedule decides about lanes.
@@ -42,6 +44,7 @@ pub(crate) static HOT: Hot = Hot {
     active: AtomicBool::new(false),
     foresees: AtomicBool::new(false),
     looked_after: AtomicBool::new(false),
+    in_parts: AtomicBool::new(false),
     recording: AtomicBool::new(false),
     scheduled: AtomicBool::new(false),
 };

@@ -221,10 +221,9 @@ impl Profile {
 
     /// Says on the board what it takes on a lane. For the background thread. Graphs are known to this process alone.
     pub(crate) fn publish(&self, lane: usize) {
-        if let (Some(membership), Some(kernel)) = (membership(), self.kernel()) {
-            let name = kernel.name();
+        if let Some(kernel) = self.kernel() {
             let ns = self.nanoseconds[lane].load(Ordering::Relaxed);
-            membership.page.note_kernel(self.identity(), &name, lane, ns, self.measured_on(lane));
+            publish(self.identity(), &kernel.name(), lane, ns, self.measured_on(lane));
         }
     }
 
@@ -277,6 +276,16 @@ impl Profile {
     }
 }
 
+/// Says on the board what something takes on a lane. For threads of ours.
+pub(crate) fn publish(identity: u64, name: &str, lane: usize, ns: u64, measured: u32) {
+    /// The table is written by one thread at a time.
+    static PUBLISHING: Mutex<()> = Mutex::new(());
+    let _publishing = PUBLISHING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(membership) = membership() {
+        membership.page.note_kernel(identity, name, lane, ns, measured);
+    }
+}
+
 /// The profile of a kernel in a shape.
 pub(crate) fn profile(function: CUfunction, shape: &Shape, coroutine: &Coroutine) -> &'static Profile {
     const ODD: usize = 0x9e37_79b9_7f4a_7c15;
@@ -323,13 +332,17 @@ pub(crate) struct Shape {
     pub(crate) cooperative: bool,
     /// Blocks of a cluster; 0 if the launch does not say.
     pub(crate) cluster: u32,
+    /// Whether it has attributes that a launch of our own would not have.
+    pub(crate) attributed: bool,
+    pub(crate) grid: [c_uint; 3],
+    pub(crate) block: [c_uint; 3],
 }
 
 impl Shape {
     pub(crate) fn new(grid: [c_uint; 3], block: [c_uint; 3], shared: c_uint) -> Self {
         let product = |sizes: [c_uint; 3]| sizes.into_iter().map(u64::from).fold(1, u64::saturating_mul);
         let threads = u32::try_from(product(block)).unwrap_or(u32::MAX);
-        Self { blocks: product(grid), threads, shared, cooperative: false, cluster: 0 }
+        Self { blocks: product(grid), threads, shared, cooperative: false, cluster: 0, attributed: false, grid, block }
     }
 
     /// Tells shapes apart.
@@ -362,7 +375,8 @@ impl Shape {
                     let size = unsafe { attribute.value.clusterDim };
                     shape.cluster = size.x.saturating_mul(size.y).saturating_mul(size.z);
                 }
-                _ => {}
+                CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_IGNORE => {}
+                _ => shape.attributed = true,
             }
         }
         shape

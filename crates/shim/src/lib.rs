@@ -35,6 +35,7 @@ mod call;
 mod background;
 mod beckon;
 mod bind;
+mod block_level;
 mod boundary;
 mod coroutine;
 mod digest;

@@ -29,6 +29,11 @@ pub(crate) fn content(handle: usize) -> u64 {
     ORIGINS.find(handle).map_or(0, |origin| origin.content.load(Ordering::Relaxed))
 }
 
+/// The module or library that a function or kernel is from.
+pub(crate) fn owner(handle: usize) -> Option<usize> {
+    ORIGINS.find(handle).map(|origin| origin.owner.load(Ordering::Relaxed))
+}
+
 /// The program has loaded a module or a library from memory.
 ///
 /// # Safety
@@ -44,11 +49,19 @@ pub(crate) unsafe fn loaded(handle: usize, image: *const c_void) {
 /// The name is a terminated text.
 pub(crate) unsafe fn loaded_from_file(handle: usize, name: *const c_char) {
     // SAFETY: the caller's promise.
-    let name = OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes());
-    // A pipe has been read by the driver, and would be waited for.
-    let is_plain = std::fs::metadata(name).is_ok_and(|found| found.is_file());
-    let bytes = is_plain.then(|| std::fs::read(name).ok()).flatten();
+    let bytes = unsafe { read_file(name) };
     insert(handle, handle, bytes.map_or(0, |bytes| number(&bytes)));
+}
+
+/// The bytes of a file, if it is a plain one: a pipe has been read by the driver, and would be waited for.
+///
+/// # Safety
+/// The name is a terminated text.
+pub(crate) unsafe fn read_file(name: *const c_char) -> Option<Vec<u8>> {
+    // SAFETY: the caller's promise.
+    let name = OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes());
+    let is_plain = std::fs::metadata(name).is_ok_and(|found| found.is_file());
+    is_plain.then(|| std::fs::read(name).ok()).flatten()
 }
 
 /// The program has got a handle out of another one.
@@ -79,7 +92,7 @@ fn insert(handle: usize, owner: usize, content: u64) {
 ///
 /// # Safety
 /// It is an image that the driver takes, and stays for as long as the bytes are used.
-unsafe fn image_in<'a>(image: *const u8) -> Option<&'a [u8]> {
+pub(crate) unsafe fn image_in<'a>(image: *const u8) -> Option<&'a [u8]> {
     /// What `nvcc` registers: a pointer to the fat binary comes after two numbers.
     const WRAPPER: u32 = 0x4662_43b1;
     const FAT_BINARY: u32 = 0xba55_ed50;

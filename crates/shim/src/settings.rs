@@ -2,6 +2,7 @@
 //!
 //! Reading it then, and not at the first call, keeps clear of threads that change the environment later.
 
+use crate::block_level::{BlockLevel, Forced};
 use crate::published::Published;
 use crate::schedule::Schedule;
 use detshare_board::{Class, Objective, join};
@@ -32,6 +33,8 @@ pub(crate) struct Settings {
     pub(crate) class: Option<Class>,
     pub(crate) name: Option<String>,
     pub(crate) objective: Objective,
+    /// `DETSHARE_BLOCK_LEVEL`: whether long kernels are to give way in the middle, or what tests do to all that can.
+    pub(crate) block_level: Option<BlockLevel>,
     /// `DETSHARE_RUN`: the process that `detshare run` became, which is to say so if it never used CUDA.
     pub(crate) run: Option<u32>,
     /// `DETSHARE_LOG`: say on standard error what goes wrong.
@@ -45,7 +48,15 @@ pub(crate) struct Settings {
 impl Settings {
     /// Whether streams are looked after: somebody decides which lanes they get.
     pub(crate) fn binds(&self) -> bool {
-        self.schedule.is_some() || self.folder.is_some()
+        self.schedule.is_some() || self.folder.is_some() || self.forced().is_some()
+    }
+
+    /// What tests do to kernels that can be launched in parts.
+    pub(crate) fn forced(&self) -> Option<&Forced> {
+        match &self.block_level {
+            Some(BlockLevel::Forced(forced)) => Some(forced),
+            Some(BlockLevel::On) | None => None,
+        }
     }
 }
 
@@ -75,6 +86,7 @@ fn read() -> Settings {
             ttft_ns: number("DETSHARE_TTFT"),
             tpot_ns: number("DETSHARE_TPOT"),
         },
+        block_level: filled("DETSHARE_BLOCK_LEVEL").and_then(|value| BlockLevel::parse(&value.to_string_lossy())),
         run: number("DETSHARE_RUN").and_then(|process| u32::try_from(process).ok()),
         log: filled("DETSHARE_LOG").is_some_and(|value| value != OsStr::new("0")),
         library_path: filled("LD_LIBRARY_PATH"),
@@ -110,6 +122,7 @@ fn check() {
         ("DETSHARE_SCHEDULE", settings.schedule.is_none(), "full, random:SEED, cycle, or a lane such as front32"),
         ("DETSHARE_SEGMENT", settings.segment.is_none(), "a number of nodes"),
         ("DETSHARE_DIR", settings.folder.is_none(), "an absolute path"),
+        ("DETSHARE_BLOCK_LEVEL", settings.block_level.is_none(), "on, random:SEED, slices:BLOCKS or preempt:BLOCKS"),
         ("DETSHARE_CLASS", settings.class.is_none(), "latency or best-effort"),
         ("DETSHARE_NAME", settings.name.is_none(), "up to 63 letters, digits, '.', '_' and '-'"),
     ];

@@ -5,7 +5,7 @@ use crate::entries::OBSERVED;
 use crate::resolve;
 use crate::settings;
 use crate::treatment::Kind;
-use crate::{beckon, coroutine, graph, kernel, lane, quota, watchdog};
+use crate::{beckon, block_level, coroutine, graph, kernel, lane, quota, watchdog};
 use core::arch::asm;
 use core::ffi::CStr;
 use core::fmt::Write;
@@ -141,7 +141,7 @@ fn report() -> String {
         of_kind(Kind::Copy),
         of_kind(Kind::Synchronise),
     );
-    let _ = write!(text, "{}{}", lanes(), memory());
+    let _ = write!(text, "{}{}{}", lanes(), memory(), parts());
     let called = OBSERVED
         .iter()
         .enumerate()
@@ -159,6 +159,18 @@ fn memory() -> String {
     quota::report().map_or_else(String::new, |(quota, used, most)| {
         format!("\"memory\":{{\"quota\":{quota},\"used\":{used},\"most\":{most}}},")
     })
+}
+
+/// What was launched in parts, if anything was.
+fn parts() -> String {
+    let [sliced, preemptible, stopped, let_go] =
+        block_level::COUNTS.each_ref().map(|count| count.load(Ordering::Relaxed));
+    if sliced + preemptible == 0 {
+        return String::new();
+    }
+    format!(
+        "\"block_level\":{{\"sliced\":{sliced},\"preemptible\":{preemptible},\"stopped\":{stopped},\"let_go\":{let_go}}},"
+    )
 }
 
 /// What the lanes did, if there are any.

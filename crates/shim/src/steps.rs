@@ -15,7 +15,7 @@ use crate::hot::HOT;
 use crate::stream::{Kind, Logical, State};
 use crate::tenant::{Membership, membership};
 use crate::unfinished::{Linked, List};
-use crate::{background, beckon, quota, record};
+use crate::{background, beckon, block_level, quota, record};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use core::time::Duration;
 use detshare_board::{Objective, clock};
@@ -188,6 +188,10 @@ fn look_after(done: Option<Subject>) {
         publish(membership, &phases, phase);
         judge(membership, (begun, now), phase, phases.pace_ns());
         record::step_ended(now, phase);
+        drop(phases);
+        if block_level::is_pending() {
+            block_level::idle();
+        }
     } else {
         NOT_OVER.store(now, Ordering::Relaxed);
     }

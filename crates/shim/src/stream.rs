@@ -20,6 +20,7 @@ use crate::unfinished::{Link, Linked};
 use core::ffi::c_int;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
+use core::time::Duration;
 use detshare_cuda::types::{CUevent, CUevent_flags, CUstream};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -76,6 +77,10 @@ pub(crate) struct State {
     pub(crate) pins: u32,
     /// Threads that wait until there are none.
     movers: u16,
+    /// A thread is launching a kernel in parts: nobody else's work comes in between.
+    occupied: bool,
+    /// How many launches are still to be made without waiting for what is before them.
+    pub(crate) unready: u32,
     /// The lane whose stream it is on; None at home.
     place: Option<u8>,
     /// Whether anything was put into it since the legacy stream looked.
@@ -165,6 +170,8 @@ impl Logical {
                 attributed: false,
                 pins: 0,
                 movers: 0,
+                occupied: false,
+                unready: 0,
                 new_work: false,
                 unfinished: false,
             }),
@@ -199,6 +206,8 @@ impl Logical {
             pins: 0,
             // They wait for what the handle stood for before, and are still to be woken.
             movers: state.movers,
+            occupied: false,
+            unready: 0,
             new_work: false,
             unfinished: false,
         };
@@ -240,29 +249,84 @@ impl Logical {
     /// Takes the lock for a piece of work, ordered behind what the driver's rules put before it.
     pub(crate) fn begin(&'static self) -> MutexGuard<'static, State> {
         let Some(coroutine) = self.coroutine() else { return self.lock() };
-        match self.kind() {
-            Kind::NonBlocking => self.lock(),
-            Kind::Legacy => {
-                let mut state = self.lock();
-                state.order_behind_blocking_streams(coroutine);
-                coroutine.note_legacy_work(&state);
-                state
-            }
-            Kind::Blocking | Kind::PerThread => {
-                let work = coroutine.legacy_work();
-                let mut state = if self.legacy_seen.load(Ordering::Relaxed) == work {
-                    self.lock()
-                } else {
-                    let mut legacy = coroutine.legacy.lock();
-                    let mut state = self.lock();
-                    state.order_behind_legacy(&mut legacy);
-                    self.legacy_seen.store(work, Ordering::Relaxed);
-                    state
-                };
-                state.note_work(coroutine);
-                state
+        let begun = match self.kind() {
+            Kind::NonBlocking => Some(self.vacant()),
+            Kind::Legacy => self.begin_legacy(coroutine),
+            Kind::Blocking | Kind::PerThread => self.begin_blocking(coroutine),
+        };
+        begun.unwrap_or_else(|| self.begin_later(coroutine))
+    }
+
+    /// The other side of the legacy stream's implicit order is being launched in parts: all of them come before this.
+    #[cold]
+    fn begin_later(&'static self, coroutine: &'static Coroutine) -> MutexGuard<'static, State> {
+        const AGAIN: Duration = Duration::from_micros(50);
+        loop {
+            std::thread::sleep(AGAIN);
+            let begun = match self.kind() {
+                Kind::NonBlocking => Some(self.vacant()),
+                Kind::Legacy => self.begin_legacy(coroutine),
+                Kind::Blocking | Kind::PerThread => self.begin_blocking(coroutine),
+            };
+            if let Some(state) = begun {
+                return state;
             }
         }
+    }
+
+    /// None if a blocking stream is occupied.
+    fn begin_legacy(&'static self, coroutine: &'static Coroutine) -> Option<MutexGuard<'static, State>> {
+        let mut state = self.vacant();
+        // First: a blocking stream that is about to be occupied sees this, or is seen to be occupied.
+        coroutine.note_legacy_work(&state);
+        state.order_behind_blocking_streams(coroutine).then_some(state)
+    }
+
+    /// None if one of the two is occupied.
+    fn begin_blocking(&'static self, coroutine: &'static Coroutine) -> Option<MutexGuard<'static, State>> {
+        let work = coroutine.legacy_work();
+        if self.legacy_seen.load(Ordering::Relaxed) == work {
+            let mut state = self.vacant();
+            // Seen by whoever looks at this stream after it has noted work in the legacy one.
+            state.note_work(coroutine);
+            if coroutine.legacy_work() == work {
+                return Some(state);
+            }
+        }
+        let mut legacy = coroutine.legacy.lock();
+        if legacy.occupied {
+            return None;
+        }
+        let mut state = self.lock();
+        if state.occupied {
+            return None;
+        }
+        state.order_behind_legacy(&mut legacy);
+        self.legacy_seen.store(coroutine.legacy_work(), Ordering::Relaxed);
+        state.note_work(coroutine);
+        Some(state)
+    }
+
+    /// The lock, once nobody launches in parts.
+    fn vacant(&self) -> MutexGuard<'_, State> {
+        let state = self.lock();
+        if state.occupied { self.until_vacant(state) } else { state }
+    }
+
+    #[cold]
+    fn until_vacant<'s>(&'s self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        self.unpinned.wait_while(state, |state| state.occupied).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps all others out of the stream, whose lock is held, until [`vacate`](Self::vacate). Whoever occupies it takes
+    /// the lock by [`lock`](Self::lock), for each part, and holds it no longer.
+    pub(crate) fn occupy(state: &mut State) {
+        state.occupied = true;
+    }
+
+    pub(crate) fn vacate(&self) {
+        self.lock().occupied = false;
+        self.unpinned.notify_all();
     }
 
     /// Waits until no other thread is putting work in where the stream is away. What such a call waits for, this
@@ -457,16 +521,22 @@ impl State {
         }
     }
 
-    /// For the legacy stream: behind everything that blocking streams have been given.
-    fn order_behind_blocking_streams(&mut self, coroutine: &'static Coroutine) {
+    /// For the legacy stream: behind everything that blocking streams have been given. Says whether that could be done: not
+    /// behind a kernel that is being launched in parts.
+    fn order_behind_blocking_streams(&mut self, coroutine: &'static Coroutine) -> bool {
         if !coroutine.blocking_work.load(Ordering::Acquire) {
-            return;
+            return true;
         }
         coroutine.blocking_work.store(false, Ordering::Release);
-        let mut through_home = false;
+        let (mut through_home, mut is_possible) = (false, true);
         let streams = coroutine.streams();
         for logical in streams.iter().filter(|it| it.kind().is_blocking()) {
             let mut other = logical.lock();
+            if other.occupied {
+                coroutine.blocking_work.store(true, Ordering::Release);
+                is_possible = false;
+                continue;
+            }
             if !core::mem::take(&mut other.new_work) {
                 continue;
             }
@@ -483,6 +553,7 @@ impl State {
         if through_home {
             self.order_behind_home();
         }
+        is_possible
     }
 
     /// Behind what the driver puts before the next work at home.

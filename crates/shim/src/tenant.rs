@@ -4,6 +4,7 @@
 //! is gone. Nobody waits for it for long: without a daemon everything runs as if this process were alone. All pages are
 //! mapped at places that stay for as long as the process lives, so threads that launch read them without asking anybody.
 
+use crate::block_level::BlockLevel;
 use crate::boundary::guarded;
 use crate::call::is_ok;
 use crate::hot::HOT;
@@ -116,6 +117,7 @@ impl Membership {
             name: settings.name.clone().unwrap_or_default(),
             objective: settings.objective,
             memory: settings.memory,
+            block_level: settings.block_level == Some(BlockLevel::On),
             gpu: model(device),
             gpu_id: identity(device),
             width: width(device),
@@ -202,6 +204,7 @@ impl Membership {
                 served
             });
             let was_connected = self.connected.swap(false, Ordering::AcqRel);
+            HOT.in_parts.store(settings::get().forced().is_some(), Ordering::Relaxed);
             self.forget_others();
             self.is_answered();
             let pause = if matches!(ended, Err(ServeError::Refused(_))) { REFUSED } else { AGAIN };

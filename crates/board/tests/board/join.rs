@@ -15,6 +15,7 @@ fn hello() -> Hello {
         gpu_id: 0xfeed_beef,
         width: 132,
         driver_version: 13_000,
+        block_level: true,
     }
 }
 

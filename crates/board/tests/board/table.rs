@@ -35,6 +35,7 @@ fn what_a_tenant_was_given_arrives() {
         objective: Objective { p99_ns: Some(5_000_000), ttft_ns: None, tpot_ns: Some(50_000_000) },
         ladder: SplitLadder::new(&[16, 32, 64]).expect("it rises"),
         limits: Limits { memory: Some(1 << 34), longest_hold_ns: 5_000_000, least_share: 50 },
+        turnaround_ns: Some(32_000),
     };
     let epoch = view.epoch();
     assert!(daemon.configure(&claim, &entry));

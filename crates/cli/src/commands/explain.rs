@@ -1,5 +1,7 @@
 //! `detshare explain`: why a tenant's launches went as they did.
 
+mod versions;
+
 use crate::commands::ps;
 use crate::daemon::{self, DaemonError};
 use crate::quantity;
@@ -11,7 +13,8 @@ use detshare_api::{DecisionMade, Explanation};
 ///
 /// Each decision of a best-effort tenant beside a latency tenant is written down, and each hold; otherwise a decision that
 /// differs from the one before it. "predicted" is what a kernel was expected to take, "measured" what that launch took: a few
-/// of them are measured.
+/// of them are measured. Where block level is on, its kernels follow: whether each was rewritten or why not, and which version
+/// of it runs.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The tenant's name or process, as `detshare ps` shows them
@@ -71,7 +74,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, ExplainError> {
 }
 
 fn for_people(explanation: &Explanation) -> String {
-    let Explanation { tenant, policy, aggressiveness, decisions } = explanation;
+    let Explanation { tenant, policy, aggressiveness, decisions, block_level } = explanation;
     let name = table::harmless(&tenant.name);
     let mut text = format!("{name}, {}, policy {policy}, aggressiveness {aggressiveness}\n", tenant.class);
     if let (Some(phase), Some(pace_ns)) = (&tenant.phase, tenant.pace_ns) {
@@ -95,9 +98,12 @@ fn for_people(explanation: &Explanation) -> String {
         text.push_str(
             "nothing had to be decided yet: it has launched nothing, or nobody else was on its GPU when it did\n",
         );
-        return text;
+    } else {
+        text.push_str(&table::columns(HEADINGS, &decisions.iter().map(row).collect::<Vec<_>>()));
     }
-    text.push_str(&table::columns(HEADINGS, &decisions.iter().map(row).collect::<Vec<_>>()));
+    if let Some(block_level) = block_level {
+        text.push_str(&versions::for_people(block_level));
+    }
     text
 }
 

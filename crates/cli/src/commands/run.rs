@@ -156,6 +156,7 @@ impl Settings {
             ("DETSHARE_TTFT", number(self.ttft_ns)),
             ("DETSHARE_TPOT", number(self.tpot_ns)),
             ("DETSHARE_MEM", number(self.memory)),
+            ("DETSHARE_BLOCK_LEVEL", self.block_level.then(|| "on".to_string())),
         ];
         variables.into_iter().filter_map(|(name, value)| Some((name, value?.into()))).collect()
     }

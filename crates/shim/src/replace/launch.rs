@@ -2,6 +2,7 @@
 
 use super::replace;
 use crate::bind;
+use crate::block_level::Arguments;
 use crate::coroutine::active;
 use crate::entries::counter;
 use crate::kernel::Shape;
@@ -26,7 +27,8 @@ macro_rules! launches {
                     let call =
                         |stream| cu!($kernel(function, x, y, z, bx, by, bz, shared, stream, parameters, extra));
                     let shape = Shape::new([x, y, z], [bx, by, bz], shared);
-                    bind::launch(stream, DefaultStream::$default, function, &shape, call)
+                    let arguments = Some(Arguments { parameters, extra });
+                    bind::launch(stream, DefaultStream::$default, function, &shape, arguments, call)
                 }
                 count(counter::$kernel);
                 if !active() {
@@ -44,7 +46,7 @@ macro_rules! launches {
                     return call(stream);
                 }
                 let shape = Shape { cooperative: true, ..Shape::new([x, y, z], [bx, by, bz], shared) };
-                bind::launch(stream, DefaultStream::$default, function, &shape, call)
+                bind::launch(stream, DefaultStream::$default, function, &shape, None, call)
             }
             fn $kernel_ex(
                 config: *const CUlaunchConfig, function: CUfunction, parameters: *mut *mut c_void,
@@ -65,7 +67,8 @@ macro_rules! launches {
                     let bound = CUlaunchConfig { hStream: stream, ..*config };
                     cu!($kernel_ex(&raw const bound, function, parameters, extra))
                 };
-                bind::launch(config.hStream, DefaultStream::$default, function, &shape, call)
+                let arguments = Some(Arguments { parameters, extra });
+                bind::launch(config.hStream, DefaultStream::$default, function, &shape, arguments, call)
             }
         }
     };

@@ -3,6 +3,7 @@
 //! `cargo xtask test` builds the libraries that these tests load and says where they are.
 
 mod bad_input;
+mod block_level;
 mod exit;
 mod lanes;
 mod library;

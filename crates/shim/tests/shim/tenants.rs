@@ -19,14 +19,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const A_WHILE: Duration = Duration::from_millis(60);
 const EXCLUSIVE: u32 = 0;
 const FAIR: u32 = 1;
-const SLO_AWARE: u32 = 2;
+pub(crate) const SLO_AWARE: u32 = 2;
 const TPOT_FIRST: u32 = 4;
 /// As the policy numbers its reasons.
 const BESIDE: u8 = 4;
 const BUSY: u8 = 9;
 const DUE: u8 = 10;
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < deadline, "in vain: {what}");
@@ -45,14 +45,14 @@ fn until_some<T>(mut find: impl FnMut() -> Option<T>) -> T {
 }
 
 /// The daemon's part.
-struct Office {
-    daemon: Daemon,
+pub(crate) struct Office {
+    pub(crate) daemon: Daemon,
     listener: UnixListener,
-    folder: tempfile::TempDir,
+    pub(crate) folder: tempfile::TempDir,
 }
 
 impl Office {
-    fn open() -> Self {
+    pub(crate) fn open() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         Self { daemon: Daemon::create().expect("a group"), listener: listen(folder.path()), folder }
     }
@@ -65,7 +65,7 @@ impl Office {
     }
 
     /// Takes in whoever comes next.
-    fn admit(&self, change: impl FnOnce(&mut Entry)) -> Admitted {
+    pub(crate) fn admit(&self, change: impl FnOnce(&mut Entry)) -> Admitted {
         let (stream, _) = self.listener.accept().expect("somebody comes");
         let (hello, page) = Hello::receive(&stream).expect("a hello");
         let mut entry = Entry::new(hello.class.unwrap_or(Class::BestEffort));
@@ -81,7 +81,7 @@ impl Office {
     }
 
     /// Somebody else, played by the test, as `to` sees them.
-    fn introduce(&self, to: &Admitted, class: Class) -> Tenant {
+    pub(crate) fn introduce(&self, to: &Admitted, class: Class) -> Tenant {
         let other = Tenant::create(class).expect("a group");
         other.set_gpu(to.hello.gpu_id);
         let owner = Owner::of_process(std::process::id()).expect("myself");
@@ -97,17 +97,17 @@ fn listen(folder: &Path) -> UnixListener {
 }
 
 /// A tenant that was taken in.
-struct Admitted {
+pub(crate) struct Admitted {
     stream: UnixStream,
-    hello: Hello,
-    view: TenantView,
+    pub(crate) hello: Hello,
+    pub(crate) view: TenantView,
     claim: Claim,
     entry: Entry,
     page: OwnedFd,
 }
 
 impl Admitted {
-    fn give(&mut self, office: &Office, change: impl FnOnce(&mut Entry)) {
+    pub(crate) fn give(&mut self, office: &Office, change: impl FnOnce(&mut Entry)) {
         change(&mut self.entry);
         assert!(office.daemon.configure(&self.claim, &self.entry));
     }

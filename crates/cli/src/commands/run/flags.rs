@@ -50,6 +50,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE", value_parser = quantity::parse_size)]
     mem: Option<u64>,
 
+    /// Let its long kernels give way in the middle, where they come as PTX and can be rewritten safely
+    #[arg(long)]
+    block_level: bool,
+
     /// Use this instead of the machine's GPU; without a daemon and without flags of sharing, the program has it alone
     #[arg(long, value_enum, value_name = "DEVICE")]
     device: Option<Device>,
@@ -87,6 +91,7 @@ pub(crate) struct Settings {
     pub(crate) tpot_ns: Option<u64>,
     /// In bytes.
     pub(crate) memory: Option<u64>,
+    pub(crate) block_level: bool,
     pub(crate) device: Option<Device>,
     /// The program and its arguments.
     pub(crate) program: Vec<OsString>,
@@ -94,9 +99,9 @@ pub(crate) struct Settings {
 
 impl From<Arguments> for Settings {
     fn from(arguments: Arguments) -> Self {
-        let Arguments { class, name, p99, ttft, tpot, mem, device, program } = arguments;
+        let Arguments { class, name, p99, ttft, tpot, mem, block_level, device, program } = arguments;
         let [p99_ns, ttft_ns, tpot_ns] = [p99, ttft, tpot].map(|time| time.map(flags::nanoseconds));
-        Self { class, name, p99_ns, ttft_ns, tpot_ns, memory: mem, device, program }
+        Self { class, name, p99_ns, ttft_ns, tpot_ns, memory: mem, block_level, device, program }
     }
 }
 
@@ -126,11 +131,12 @@ mod tests {
 
     #[test]
     fn all_flags_reach_the_environment() {
-        let line = "--class latency --name serve.1 --p99 5ms --ttft 1s --tpot 50ms --mem 40GiB --device soft -- a";
+        let line = "--class latency --name serve.1 --p99 5ms --ttft 1s --tpot 50ms --mem 40GiB --block-level --device soft -- a";
         let settings = resolved(line).unwrap();
         assert_eq!(settings.device, Some(Device::Soft));
         let variables: Vec<_> = settings.environment().into_iter().collect();
         let expected = [
+            ("DETSHARE_BLOCK_LEVEL", "on"),
             ("DETSHARE_CLASS", "latency"),
             ("DETSHARE_MEM", "42949672960"),
             ("DETSHARE_NAME", "serve.1"),

@@ -1,0 +1,348 @@
+//! Which version of a kernel a best-effort launch runs: as it is, in slices, or so that it gives way between two blocks.
+//!
+//! What a version costs is only known once it has run. So each one that applies is tried on a few of the program's own
+//! launches, in turn; nothing ever runs twice. Then the fastest is taken that gives way in time, and if none does, the one
+//! that gives way soonest. None is taken that is much slower than the original: giving way is not worth everything.
+//!
+//! A kernel that is short enough by itself is left as it is, and nothing is tried.
+
+/// Within what time a kernel is to give way, if nobody says otherwise.
+pub const TURNAROUND_NS: u64 = 32_000;
+/// How much longer than the original a version may take, in hundredths.
+pub const MOST_SLOWDOWN: u64 = 20;
+/// How often each version is measured before it is judged.
+pub const TRIES: u32 = 3;
+/// Slices that are in the GPU's queue at once, so that it never waits for the host.
+pub const SLICES_IN_FLIGHT: u64 = 2;
+
+/// How a kernel is launched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// As the program wrote it.
+    Original,
+    /// In slices of as many blocks as the SMs hold at once, times this.
+    Slices {
+        /// How many times.
+        waves: u32,
+    },
+    /// By persistent blocks that take the kernel's blocks one after the other and can stop in between.
+    Preemptible {
+        /// How many there are on each SM, at most.
+        blocks_per_sm: u32,
+    },
+}
+
+/// How many versions there are.
+pub const COUNT: usize = 11;
+
+/// All of them; the first is the original.
+pub const VERSIONS: [Version; COUNT] = [
+    Version::Original,
+    Version::Slices { waves: 8 },
+    Version::Slices { waves: 4 },
+    Version::Slices { waves: 2 },
+    Version::Slices { waves: 1 },
+    Version::Preemptible { blocks_per_sm: 32 },
+    Version::Preemptible { blocks_per_sm: 16 },
+    Version::Preemptible { blocks_per_sm: 8 },
+    Version::Preemptible { blocks_per_sm: 4 },
+    Version::Preemptible { blocks_per_sm: 2 },
+    Version::Preemptible { blocks_per_sm: 1 },
+];
+
+/// The number of the original in [`VERSIONS`].
+pub const ORIGINAL: usize = 0;
+
+/// What is to run, and what can be done about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Blocks of the grid.
+    pub blocks: u64,
+    /// SMs that it runs on.
+    pub sms: u32,
+    /// Blocks of the kernel that an SM holds at once.
+    pub resident: u32,
+    /// Whether there is a sliced version,
+    pub sliced: bool,
+    /// and a preemptible one.
+    pub preemptible: bool,
+}
+
+impl Extent {
+    /// Blocks that are resident at once.
+    #[must_use]
+    pub const fn wave(&self) -> u64 {
+        let wave = self.resident as u64 * self.sms as u64;
+        if wave == 0 { 1 } else { wave }
+    }
+
+    /// Blocks of one launch of this version: of a slice, or persistent ones.
+    #[must_use]
+    pub fn at_once(&self, version: Version) -> u64 {
+        let most = match version {
+            Version::Original => return self.blocks,
+            Version::Slices { waves } => self.wave().saturating_mul(waves.into()),
+            Version::Preemptible { blocks_per_sm } => u64::from(blocks_per_sm.min(self.resident)) * u64::from(self.sms),
+        };
+        most.clamp(1, self.blocks.max(1))
+    }
+
+    /// Whether the version can do what it is for: more than one slice, or persistent blocks that each take several.
+    /// Of those with more persistent blocks than an SM holds, the first counts, and holds as many as there can be.
+    #[must_use]
+    pub fn applies(&self, version: Version) -> bool {
+        match version {
+            Version::Original => true,
+            Version::Slices { .. } => self.sliced && self.at_once(version) < self.blocks,
+            Version::Preemptible { blocks_per_sm } => {
+                let is_new = blocks_per_sm == 1 || blocks_per_sm / 2 < self.resident;
+                self.preemptible && is_new && self.at_once(version) < self.blocks
+            }
+        }
+    }
+
+    fn has_versions(&self) -> bool {
+        VERSIONS[1..].iter().any(|version| self.applies(*version))
+    }
+}
+
+/// What is known of one version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Measured {
+    /// What all blocks together take, undisturbed; 0 is unknown.
+    pub took_ns: u64,
+    /// How often that was measured.
+    pub times: u32,
+    /// How long it took to give way; 0 where it never had to.
+    pub gave_way_ns: u64,
+}
+
+impl Measured {
+    /// It took so long, undisturbed. At first the shortest counts, for the first launches are slow in many ways; later it
+    /// is a mean that follows what changes.
+    pub fn note(&mut self, took_ns: u64) {
+        let took = took_ns.max(1);
+        self.took_ns = match self.took_ns {
+            0 => took,
+            before if self.times < TRIES => before.min(took),
+            before => {
+                // What took far longer counts as a little longer: others may have caused it.
+                let took = took.min(before.saturating_add(before / 2));
+                if took > before { before + (took - before) / 8 } else { before - (before - took) / 8 }
+            }
+        };
+        self.times = self.times.saturating_add(1);
+    }
+
+    /// It gave way so late. The longest counts, less and less as time goes on.
+    pub fn note_giving_way(&mut self, ns: u64) {
+        self.gave_way_ns = ns.max(self.gave_way_ns - self.gave_way_ns / 16).max(1);
+    }
+
+    const fn is_judged(&self) -> bool {
+        self.times >= TRIES && self.took_ns != 0
+    }
+}
+
+/// Why a version was chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Because {
+    /// There is no other.
+    Only,
+    /// The original is not measured yet.
+    Unmeasured,
+    /// The original is short enough by itself.
+    Short,
+    /// It is being measured.
+    Trying,
+    /// Of those that give way in time it is the fastest.
+    InTime,
+    /// None gives way in time, and this one does so soonest.
+    Soonest,
+    /// All others are too slow, or give way no sooner.
+    Slow,
+}
+
+impl Because {
+    /// For people.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Only => "there is no other version for this grid",
+            Self::Unmeasured => "the original is measured first",
+            Self::Short => "the original is short enough",
+            Self::Trying => "versions are being measured",
+            Self::InTime => "the fastest that gives way in time",
+            Self::Soonest => "none gives way in time; this one does so soonest",
+            Self::Slow => "the others are over 20 % slower, or give way no sooner",
+        }
+    }
+}
+
+/// How long it takes until the version gives way: as measured, or by how long its blocks last. 0 is unknown.
+#[must_use]
+pub fn turnaround_ns(extent: &Extent, version: Version, measured: &Measured) -> u64 {
+    if measured.gave_way_ns != 0 {
+        return measured.gave_way_ns;
+    }
+    let part = match version {
+        Version::Original => return measured.took_ns,
+        Version::Slices { .. } => extent.at_once(version).saturating_mul(SLICES_IN_FLIGHT).min(extent.blocks),
+        Version::Preemptible { .. } => extent.at_once(version),
+    };
+    let ns = u128::from(measured.took_ns) * u128::from(part) / u128::from(extent.blocks.max(1));
+    u64::try_from(ns).unwrap_or(u64::MAX)
+}
+
+/// The version for the next launch, as its number in [`VERSIONS`].
+#[must_use]
+pub fn choose(extent: &Extent, measured: &[Measured; COUNT], limit_ns: u64) -> (usize, Because) {
+    if !extent.has_versions() {
+        return (ORIGINAL, Because::Only);
+    }
+    let original = &measured[ORIGINAL];
+    if !original.is_judged() {
+        return (ORIGINAL, Because::Unmeasured);
+    }
+    if original.took_ns <= limit_ns {
+        return (ORIGINAL, Because::Short);
+    }
+    let applying = || (0..COUNT).filter(|number| extent.applies(VERSIONS[*number]));
+    if let Some(number) = applying().find(|number| !measured[*number].is_judged()) {
+        return (number, Because::Trying);
+    }
+    let slowest = original.took_ns.saturating_add(original.took_ns / 100 * MOST_SLOWDOWN);
+    let turnaround = |number: usize| turnaround_ns(extent, VERSIONS[number], &measured[number]);
+    let good = || applying().filter(|number| measured[*number].took_ns <= slowest);
+    let in_time =
+        good().filter(|number| turnaround(*number) <= limit_ns).min_by_key(|number| measured[*number].took_ns);
+    if let Some(number) = in_time {
+        return (number, Because::InTime);
+    }
+    // The first of equals: the original, if no other gives way sooner.
+    let soonest = good().min_by_key(|number| turnaround(*number)).unwrap_or(ORIGINAL);
+    (soonest, if soonest == ORIGINAL { Because::Slow } else { Because::Soonest })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const EXTENT: Extent = Extent { blocks: 100_000, sms: 132, resident: 4, sliced: true, preemptible: true };
+    const MS: u64 = 1_000_000;
+
+    /// As if each version had been measured often enough to take that long.
+    fn all(took: impl Fn(Version) -> u64) -> [Measured; COUNT] {
+        VERSIONS.map(|version| Measured { took_ns: took(version), times: TRIES, gave_way_ns: 0 })
+    }
+
+    #[test]
+    fn the_original_is_measured_first_and_kept_if_it_is_short() {
+        let mut measured = [Measured::default(); COUNT];
+        for _ in 0..TRIES {
+            assert_eq!(choose(&EXTENT, &measured, TURNAROUND_NS), (ORIGINAL, Because::Unmeasured));
+            measured[ORIGINAL].note(20_000);
+        }
+        assert_eq!(choose(&EXTENT, &measured, TURNAROUND_NS), (ORIGINAL, Because::Short));
+    }
+
+    #[test]
+    fn the_fastest_that_gives_way_in_time_is_taken() {
+        let measured = all(|version| match version {
+            Version::Original => 4 * MS,
+            // Half a block for each of 528 in 100000: 24 µs.
+            Version::Preemptible { blocks_per_sm: 4 } => 4_100_000,
+            Version::Preemptible { .. } => 4_300_000,
+            Version::Slices { .. } => 4_050_000,
+        });
+        let (number, because) = choose(&EXTENT, &measured, TURNAROUND_NS);
+        assert_eq!((VERSIONS[number], because), (Version::Preemptible { blocks_per_sm: 4 }, Because::InTime));
+    }
+
+    #[test]
+    fn what_gave_way_too_late_is_given_up_for_another() {
+        let mut measured = all(|version| if version == Version::Original { 4 * MS } else { 4_100_000 });
+        let (before, _) = choose(&EXTENT, &measured, TURNAROUND_NS);
+        measured[before].note_giving_way(500_000);
+        let (after, _) = choose(&EXTENT, &measured, TURNAROUND_NS);
+        assert_ne!(before, after);
+    }
+
+    #[test]
+    fn nothing_that_is_much_slower_is_taken() {
+        let slow = all(|version| if version == Version::Original { 10 * MS } else { 12_000_001 });
+        assert_eq!(choose(&EXTENT, &slow, TURNAROUND_NS), (ORIGINAL, Because::Slow));
+        let just = all(|version| if version == Version::Original { 10 * MS } else { 12 * MS });
+        assert_ne!(choose(&EXTENT, &just, TURNAROUND_NS).0, ORIGINAL);
+    }
+
+    #[test]
+    fn where_none_gives_way_in_time_the_soonest_is_taken() {
+        let extent = Extent { blocks: 1_056, ..EXTENT };
+        let measured = all(|_| 50 * MS);
+        let (number, because) = choose(&extent, &measured, TURNAROUND_NS);
+        assert_eq!((VERSIONS[number], because), (Version::Preemptible { blocks_per_sm: 1 }, Because::Soonest));
+    }
+
+    #[test]
+    fn a_grid_that_is_resident_at_once_has_no_version() {
+        let extent = Extent { blocks: 100, ..EXTENT };
+        assert_eq!(choose(&extent, &all(|_| MS), TURNAROUND_NS), (ORIGINAL, Because::Only));
+    }
+
+    #[test]
+    fn as_many_persistent_blocks_as_an_sm_holds_are_tried_once() {
+        let extent = Extent { resident: 3, ..EXTENT };
+        let tried = VERSIONS.iter().filter(|version| extent.applies(**version)).map(|version| extent.at_once(*version));
+        assert_eq!(tried.skip(1).collect::<Vec<_>>(), [396 * 8, 396 * 4, 396 * 2, 396, 396, 264, 132]);
+    }
+
+    fn extents() -> impl Strategy<Value = Extent> {
+        (0..u64::from(u32::MAX), 0..200_u32, 0..40_u32, any::<bool>(), any::<bool>()).prop_map(
+            |(blocks, sms, resident, sliced, preemptible)| Extent { blocks, sms, resident, sliced, preemptible },
+        )
+    }
+
+    proptest! {
+        /// Whatever the launches take: trying ends, and what is chosen then can run and is not much slower.
+        #[test]
+        fn trying_ends_with_something_that_applies(
+            extent in extents(), took in prop::array::uniform11(1..u64::MAX / 2), gave_way in prop::array::uniform11(0..u64::MAX),
+            limit in 1..u64::MAX,
+        ) {
+            let mut measured = [Measured::default(); COUNT];
+            for number in 0..COUNT {
+                measured[number].gave_way_ns = gave_way[number];
+            }
+            let mut launches = 0;
+            let (number, because) = loop {
+                let (number, because) = choose(&extent, &measured, limit);
+                prop_assert!(extent.applies(VERSIONS[number]));
+                prop_assert!((1..=extent.blocks.max(1)).contains(&extent.at_once(VERSIONS[number])) || number == ORIGINAL);
+                if !matches!(because, Because::Trying | Because::Unmeasured) {
+                    break (number, because);
+                }
+                measured[number].note(took[number]);
+                launches += 1;
+                prop_assert!(launches <= COUNT * TRIES as usize);
+            };
+            if number != ORIGINAL {
+                prop_assert!(took[number] <= took[ORIGINAL] + took[ORIGINAL] / 100 * MOST_SLOWDOWN);
+                prop_assert!(took[ORIGINAL] > limit);
+            }
+            if because == Because::InTime {
+                prop_assert!(turnaround_ns(&extent, VERSIONS[number], &measured[number]) <= limit);
+            }
+        }
+
+        /// A mean stays within what was measured.
+        #[test]
+        fn a_mean_lies_between_what_was_measured(took in prop::collection::vec(1..u64::MAX / 4, 1..40)) {
+            let mut measured = Measured::default();
+            took.iter().for_each(|ns| measured.note(*ns));
+            let (least, most) = (took.iter().min().unwrap(), took.iter().max().unwrap());
+            prop_assert!((*least..=*most).contains(&measured.took_ns));
+        }
+    }
+}

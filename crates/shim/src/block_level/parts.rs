@@ -1,0 +1,500 @@
+//! Launching a kernel in parts: slices one after the other, or persistent blocks that are stopped and launched again.
+//!
+//! To the program it is one launch. Nobody else's work comes into the stream in between (`Logical::occupy`), and the call
+//! returns when the last part is in the stream. So a call may wait: for the gate, for the slice before the last, for
+//! persistent blocks to end. What it waits for may depend on what the program does next: a stream can wait for another
+//! stream's event or for a value that the host is to write, a kernel for anything. Therefore
+//!
+//! * a launch is only made in parts when everything before it in its stream is over, or is so within a moment;
+//! * every wait has an end. After it the rest of the kernel goes into the stream as one part that does not stop, and the call
+//!   returns, as the original's would have. That kernel runs as it is from then on;
+//! * no lock is held while waiting.
+//!
+//! If the first part is refused, the original is launched, and its code is the program's.
+
+use super::control::Control;
+use super::forced::{Forced, Way};
+use super::loaded::Launchable;
+use super::packed::{Arguments, Packed};
+use super::plan::{self, Next, Plan};
+use super::versions::{self, Versions};
+use crate::call::is_ok;
+use crate::coroutine::Coroutine;
+use crate::gate::{self, Part};
+use crate::kernel::{Profile, Shape};
+use crate::lane::FULL;
+use crate::stream::{Logical, State};
+use crate::{bind, settings, steps};
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+use detshare_board::clock;
+use detshare_cuda::types::{CUevent, CUfunction, CUresult, CUstream, CUstreamCaptureMode};
+use detshare_policy::block_level::{ORIGINAL, SLICES_IN_FLIGHT, TURNAROUND_NS, Version};
+use detshare_ptx::block_level::{Persistent, Slice};
+use std::sync::MutexGuard;
+
+/// How long a launch waits for what is before it in its stream.
+const BEFORE: Duration = Duration::from_millis(2);
+/// After that the next so many launches in that stream do not wait.
+const IMPATIENT: u32 = 64;
+/// How long a part may take beyond what was measured before its launch returns without it.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Once it may run, it runs for so long at least, whatever happens meanwhile.
+const LEAST_NS: u64 = 1_000_000;
+
+/// Launches that were made in slices, with persistent blocks, how often those were stopped, and whose end nobody waited for.
+pub(crate) static COUNTS: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+const SLICED: usize = 0;
+const PREEMPTIBLE: usize = 1;
+const STOPPED: usize = 2;
+const LET_GO: usize = 3;
+
+fn note(what: usize) {
+    COUNTS[what].fetch_add(1, Ordering::Relaxed);
+}
+
+/// A launch that can be made in parts, if its kernel has versions.
+pub(crate) struct Request<'a> {
+    pub(crate) coroutine: &'static Coroutine,
+    pub(crate) logical: &'static Logical,
+    pub(crate) profile: &'static Profile,
+    pub(crate) function: CUfunction,
+    pub(crate) shape: &'a Shape,
+    pub(crate) arguments: Arguments,
+}
+
+/// What became of it.
+pub(crate) enum Launched {
+    /// It is in its stream, in parts.
+    InParts(CUresult),
+    /// The original is to be launched; on all SMs, where that is to be measured, and may be now.
+    Original { measured: bool },
+}
+
+/// Launches it in parts, if that can be done and is worth it.
+pub(crate) fn launch(request: &Request<'_>) -> Launched {
+    let nothing = Launched::Original { measured: false };
+    let Some(job) = Job::new(request) else { return nothing };
+    if let Some(forced) = settings::get().forced() {
+        return job.forced(forced).map_or(nothing, Launched::InParts);
+    }
+    let plan = plan::of(request.function, request.shape, request.profile, job.versions, request.coroutine);
+    let Some(plan) = plan else { return nothing };
+    let next = plan.next(request.profile);
+    let conduct = Conduct::planned(plan, &next);
+    let code = match next.version {
+        Version::Original => {
+            if next.is_measured {
+                // Policies send what is long to a few SMs, where nothing can be learned of how long it takes on all.
+                job.pass(&conduct, false);
+            }
+            return Launched::Original { measured: next.is_measured };
+        }
+        Version::Slices { .. } => job.in_slices(&conduct),
+        Version::Preemptible { .. } => job.preemptibly(&conduct),
+    };
+    code.map_or(nothing, Launched::InParts)
+}
+
+/// How many blocks it is, if it can be launched in parts as far as its shape says. A grid that the driver would refuse is
+/// for the original.
+fn blocks(shape: &Shape) -> Option<u32> {
+    const MOST: u32 = i32::MAX.cast_unsigned();
+    const MOST_ROWS: u32 = 65_535;
+    let is_plain = !shape.cooperative && shape.cluster <= 1 && !shape.attributed && shape.threads > 0;
+    let is_grid = shape.grid[0] <= MOST && shape.grid[1] <= MOST_ROWS && shape.grid[2] <= MOST_ROWS;
+    u32::try_from(shape.blocks).ok().filter(|blocks| is_plain && is_grid && (1..=MOST).contains(blocks))
+}
+
+/// How a launch in parts is to go on.
+struct Conduct<'a> {
+    forced: Option<&'a Forced>,
+    plan: Option<(&'static Plan, usize)>,
+    /// Blocks of one slice, or persistent ones.
+    at_once: u32,
+    is_measured: bool,
+    takes: Duration,
+    /// What a slice takes, or how long it is until persistent blocks give way.
+    part_ns: u64,
+}
+
+impl<'a> Conduct<'a> {
+    fn planned(plan: &'static Plan, next: &Next) -> Self {
+        let turnaround_ns = if next.turnaround_ns == 0 { TURNAROUND_NS } else { next.turnaround_ns };
+        let is_sliced = matches!(next.version, Version::Slices { .. });
+        let part_ns = if is_sliced { turnaround_ns / SLICES_IN_FLIGHT } else { turnaround_ns };
+        Self {
+            forced: None,
+            plan: Some((plan, next.number)).filter(|(_, number)| *number != ORIGINAL),
+            at_once: u32::try_from(next.at_once).unwrap_or(u32::MAX),
+            is_measured: next.is_measured,
+            takes: Duration::from_nanos(next.takes_ns),
+            part_ns,
+        }
+    }
+
+    fn forced(forced: &'a Forced, at_once: u32) -> Self {
+        let takes = Duration::from_millis(250);
+        Self { forced: Some(forced), plan: None, at_once, is_measured: false, takes, part_ns: TURNAROUND_NS }
+    }
+
+    /// How long is waited for what is before it in its stream. A test is to see parts more than it is to be fast.
+    fn before(&self) -> Duration {
+        if self.forced.is_some() { BEFORE * 25 } else { BEFORE }
+    }
+
+    /// How long a part may take.
+    fn patience(&self) -> Duration {
+        PATIENCE + self.takes * 4
+    }
+}
+
+/// One launch of the program.
+struct Job<'a> {
+    request: &'a Request<'a>,
+    versions: &'static Versions,
+    blocks: u32,
+    controls: &'static super::Controls,
+}
+
+/// The stream is ours alone, until this is dropped.
+struct Occupied(&'static Logical);
+
+impl Drop for Occupied {
+    fn drop(&mut self) {
+        self.0.vacate();
+    }
+}
+
+/// What this thread asks the driver must not end a capture of another one.
+struct Relaxed(CUstreamCaptureMode);
+
+impl Relaxed {
+    fn new() -> Self {
+        let mut mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        cu!(cuThreadExchangeStreamCaptureMode(&raw mut mode));
+        Self(mode)
+    }
+}
+
+impl Drop for Relaxed {
+    fn drop(&mut self) {
+        cu!(cuThreadExchangeStreamCaptureMode(&raw mut self.0));
+    }
+}
+
+/// How waiting ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waited {
+    Over,
+    /// The driver has an error of its own.
+    Failed,
+    TooLong,
+}
+
+impl<'a> Job<'a> {
+    /// None if it can only be launched as it is.
+    fn new(request: &'a Request<'a>) -> Option<Self> {
+        let versions = versions::of(request.function, request.coroutine).filter(|it| it.takes(request.shape))?;
+        let controls = request.coroutine.controls()?;
+        Some(Self { request, versions, blocks: blocks(request.shape)?, controls })
+    }
+
+    fn forced(&self, forced: &'a Forced) -> Option<CUresult> {
+        match forced.way(self.blocks) {
+            Way::Slices(most) => self.in_slices(&Conduct::forced(forced, most)),
+            Way::Preempt(blocks) => self.preemptibly(&Conduct::forced(forced, blocks.min(self.blocks))),
+            Way::Original => None,
+        }
+    }
+
+    /// Takes the stream's lock for the first part, and the stream for all of them. None if what is before it goes on.
+    fn begin(&self, conduct: &Conduct<'_>) -> Option<(MutexGuard<'static, State>, Occupied)> {
+        let started = clock::now();
+        loop {
+            let mut state = self.request.logical.begin();
+            if bind::capturing() {
+                return None;
+            }
+            if cu!(cuStreamQuery(state.handle())) != CUresult::CUDA_ERROR_NOT_READY {
+                state.unready = 0;
+                Logical::occupy(&mut state);
+                return Some((state, Occupied(self.request.logical)));
+            }
+            let is_long = clock::now().saturating_sub(started) > nanoseconds(conduct.before());
+            if is_long || state.unready > 0 {
+                // A stream that waits for the program is not waited for again and again.
+                state.unready = if is_long { IMPATIENT } else { state.unready - 1 };
+                return None;
+            }
+            drop(state);
+            std::thread::yield_now();
+        }
+    }
+
+    /// Puts a part in, on the lane that it got. The stream's lock is held.
+    fn put_in(&self, state: &mut State, lane: usize, part: impl FnOnce(CUstream) -> CUresult) -> CUresult {
+        let Request { coroutine, logical, profile, function, shape, .. } = self.request;
+        let lane = if bind::capturing() {
+            state.lane()
+        } else if profile.fits(*function, shape, coroutine, lane) {
+            lane
+        } else {
+            FULL
+        };
+        logical.go(state, coroutine, lane);
+        state.note_launch(coroutine);
+        steps::launched(logical, state);
+        part(state.handle())
+    }
+
+    /// The part of all SMs that the stream has where it is.
+    fn share(&self, state: &State) -> f64 {
+        let lanes = &self.request.coroutine.lanes;
+        f64::from(lanes[state.lane()].width()) / f64::from(lanes[FULL].width().max(1))
+    }
+
+    /// What the program gets if a later part was refused. A kernel that has failed says so at the next call.
+    fn refused(&self, code: CUresult) -> CUresult {
+        let now = cu!(cuStreamQuery(self.request.logical.lock().handle()));
+        let has_failed = !is_ok(now) && now != CUresult::CUDA_ERROR_NOT_READY;
+        if has_failed { CUresult::CUDA_SUCCESS } else { code }
+    }
+
+    fn pass(&self, conduct: &Conduct<'_>, is_alone: bool) -> (usize, bool) {
+        let Request { coroutine, logical, profile, .. } = self.request;
+        let part = Part { lasts_ns: conduct.part_ns, is_alone };
+        gate::pass_part(coroutine, logical, profile, part)
+    }
+
+    fn in_slices(&self, conduct: &Conduct<'_>) -> Option<CUresult> {
+        let Launchable { function, work_offset, .. } = self.versions.sliced(self.request.shape)?;
+        let mut arguments =
+            Packed::new(self.request.arguments, self.versions.layout()?, work_offset, size_of::<Slice>())?;
+        let control = self.controls.take()?;
+        let [end, start, other] = control.events();
+        let ends = [end, other];
+        let _relaxed = Relaxed::new();
+        let (mut lane, _) = self.pass(conduct, false);
+        let (mut state, _occupied) = self.begin(conduct)?;
+        let (mut first, mut number, mut has_waited) = (0, 0, true);
+        let (mut held, mut share) = (Duration::ZERO, 0.0);
+        note(SLICED);
+        loop {
+            let most = if has_waited { conduct.at_once } else { u32::MAX };
+            let most = most.min(self.blocks - first);
+            let count = conduct.forced.map_or(most, |forced| forced.slice(most)).clamp(1, self.blocks - first);
+            arguments.set(&Slice { grid: self.request.shape.grid, first });
+            let code = self.put_in(&mut state, lane, |at| {
+                if conduct.is_measured && first == 0 {
+                    cu!(cuEventRecord(start, at));
+                }
+                let code = arguments.launch(function, count, self.request.shape, at);
+                if is_ok(code) {
+                    cu!(cuEventRecord(ends[number % 2], at));
+                }
+                code
+            });
+            if is_ok(code) {
+                gate::launched_part(self.request.coroutine, &mut state, conduct.part_ns);
+            }
+            share += self.share(&state) * f64::from(count) / f64::from(self.blocks);
+            // Before anything can return: whoever lets others into the stream again takes its lock.
+            drop(state);
+            if !is_ok(code) {
+                return (first > 0).then(|| self.refused(code));
+            }
+            first += count;
+            if first == self.blocks {
+                break;
+            }
+            number += 1;
+            // The GPU has the slice before to do; with this one it never waits for us.
+            if number > 1 && has_waited && wait(ends[number % 2], conduct.patience()) == Waited::TooLong {
+                self.versions.avoid();
+                note(LET_GO);
+                has_waited = false;
+            }
+            if has_waited {
+                let asked = clock::now();
+                let (next, is_held) = self.pass(conduct, false);
+                lane = next;
+                held += Duration::from_nanos(if is_held { clock::now().saturating_sub(asked) } else { 0 });
+            }
+            state = self.request.logical.lock();
+        }
+        if let Some((plan, version)) = conduct.plan.filter(|_| conduct.is_measured && has_waited)
+            && wait(ends[number % 2], conduct.patience()) == Waited::Over
+            && let Some(took) = elapsed(start, ends[number % 2])
+        {
+            plan.note(version, took.saturating_sub(held).mul_f64(share));
+        }
+        Some(CUresult::CUDA_SUCCESS)
+    }
+
+    fn preemptibly(&self, conduct: &Conduct<'_>) -> Option<CUresult> {
+        let Launchable { function, work_offset, .. } = self.versions.preemptible(self.request.shape)?;
+        let mut arguments =
+            Packed::new(self.request.arguments, self.versions.layout()?, work_offset, size_of::<Persistent>())?;
+        let control = self.controls.take()?;
+        let [end, start, stopped] = control.events();
+        let work = Persistent {
+            grid: self.request.shape.grid,
+            blocks: self.blocks,
+            next: control.counter().0,
+            flags: [control.flag(), 0, 0, 0],
+            mask: u32::MAX,
+            _pad: 0,
+        };
+        arguments.set(&work);
+        let _relaxed = Relaxed::new();
+        let (mut lane, _) = self.pass(conduct, false);
+        let (mut state, _occupied) = self.begin(conduct)?;
+        let (mut is_first, mut stops, mut took) = (true, 0, Some(Duration::ZERO));
+        note(PREEMPTIBLE);
+        loop {
+            control.stop(false);
+            let mut is_marked = false;
+            let code = self.put_in(&mut state, lane, |at| {
+                if is_first {
+                    cu!(cuMemsetD32Async(control.counter(), 0, 1, at));
+                }
+                if conduct.is_measured {
+                    cu!(cuEventRecord(start, at));
+                }
+                let code = arguments.launch(function, conduct.at_once, self.request.shape, at);
+                if !is_ok(code) {
+                    return code;
+                }
+                // A kernel that fails at once fails these, and not its launch.
+                is_marked = is_ok(cu!(cuEventRecord(stopped, at)))
+                    && is_ok(cu!(cuMemcpyDtoHAsync_v2(control.counted_at(), control.counter(), size_of::<u32>(), at)))
+                    && is_ok(cu!(cuEventRecord(end, at)));
+                code
+            });
+            let share = self.share(&state);
+            drop(state);
+            if !is_ok(code) {
+                return (!is_first).then(|| self.refused(code));
+            }
+            if !is_marked {
+                break;
+            }
+            let (waited, stop) = self.watch(conduct, &control, end, stops);
+            match waited {
+                // What went wrong is told by the next call, as for the original.
+                Waited::Failed => break,
+                Waited::TooLong => {
+                    arguments.set(&Persistent { mask: 0, ..work });
+                    self.let_go(control, &arguments, function, conduct);
+                    break;
+                }
+                Waited::Over => {
+                    if conduct.is_measured {
+                        took = took.and_then(|took| Some(took + elapsed(start, stopped)?.mul_f64(share)));
+                    }
+                    let is_complete = control.counted() >= self.blocks;
+                    match (conduct.plan, stop) {
+                        (Some((plan, number)), Some(ns)) if !is_complete => plan.note_giving_way(number, ns),
+                        (Some((plan, number)), _) if is_complete && conduct.is_measured => {
+                            took.into_iter().for_each(|took| plan.note(number, took));
+                        }
+                        _ => {}
+                    }
+                    if is_complete {
+                        break;
+                    }
+                }
+            }
+            (is_first, stops) = (false, stops + 1);
+            note(STOPPED);
+            (lane, _) = self.pass(conduct, true);
+            state = self.request.logical.lock();
+        }
+        Some(CUresult::CUDA_SUCCESS)
+    }
+
+    /// Waits for persistent blocks to end, and stops them if somebody else is to have the GPU; how long they took to end
+    /// then. They have been stopped so often before.
+    fn watch(&self, conduct: &Conduct<'_>, control: &Control, end: CUevent, stops: u64) -> (Waited, Option<u64>) {
+        let Request { coroutine, logical, profile, .. } = self.request;
+        let part = Part { lasts_ns: conduct.part_ns, is_alone: true };
+        let (started, patience) = (clock::now(), nanoseconds(conduct.patience()));
+        let stop_after = conduct.forced.map(|forced| forced.stop_after_ns(stops));
+        let (mut stopped, mut may_run) = (None, false);
+        loop {
+            let now = clock::now();
+            if stopped.is_none() {
+                let is_to_stop = match stop_after {
+                    Some(after) => now.saturating_sub(started) >= after,
+                    None => {
+                        let must = gate::must_give_way(coroutine, logical, profile, part);
+                        may_run |= !must;
+                        // Where it was held for as long as it may be, it runs although others want the GPU.
+                        must && (may_run || now.saturating_sub(started) > LEAST_NS)
+                    }
+                };
+                if is_to_stop {
+                    control.stop(true);
+                    stopped = Some(now);
+                }
+            }
+            match cu!(cuEventQuery(end)) {
+                CUresult::CUDA_ERROR_NOT_READY => {}
+                code if is_ok(code) => {
+                    return (Waited::Over, stopped.map(|at| clock::now().saturating_sub(at)));
+                }
+                _ => return (Waited::Failed, None),
+            }
+            if now.saturating_sub(started) > patience || coroutine.is_ending() {
+                return (Waited::TooLong, None);
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// It takes too long: whatever is left of it goes into the stream as a part that does not stop, and nobody waits for it.
+    fn let_go(&self, control: Control, arguments: &Packed, function: CUfunction, conduct: &Conduct<'_>) {
+        self.versions.avoid();
+        note(LET_GO);
+        if self.request.coroutine.is_ending() {
+            return;
+        }
+        let [end, ..] = control.events();
+        let mut state = self.request.logical.lock();
+        let lane = state.lane();
+        self.put_in(&mut state, lane, |at| {
+            let code = arguments.launch(function, conduct.at_once, self.request.shape, at);
+            cu!(cuEventRecord(end, at));
+            code
+        });
+        drop(state);
+        control.rest();
+    }
+}
+
+/// Waits until the GPU has come there.
+fn wait(event: CUevent, longest: Duration) -> Waited {
+    let started = clock::now();
+    loop {
+        match cu!(cuEventQuery(event)) {
+            CUresult::CUDA_ERROR_NOT_READY => {}
+            code if is_ok(code) => return Waited::Over,
+            _ => return Waited::Failed,
+        }
+        if clock::now().saturating_sub(started) > nanoseconds(longest) {
+            return Waited::TooLong;
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn elapsed(start: CUevent, end: CUevent) -> Option<Duration> {
+    let mut milliseconds = 0.0;
+    let asked = cu!(cuEventElapsedTime_v2(&raw mut milliseconds, start, end));
+    is_ok(asked).then(|| Duration::from_secs_f32(milliseconds.max(0.0) / 1000.0))
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

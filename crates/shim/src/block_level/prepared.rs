@@ -1,0 +1,329 @@
+//! Modules of the program on their way to having versions beside them.
+//!
+//! Rewriting and compiling takes a thread of its own as long as it takes. Loading is another matter: the driver waits for the
+//! device then, and keeps other threads from launching meanwhile; a program that holds a stream until its next call would
+//! wait for ever. So a compiled module is loaded when this process has nothing left to do on the device: by the thread that
+//! has just found that out, or by ours.
+
+use super::cache::{self, KernelParts, Layout, Parts, VersionParts};
+use super::loaded::{Compiled, Loaded, compile};
+use super::source::{self, Found, Origin};
+use super::{Controls, versions};
+use crate::background;
+use crate::boundary::guarded;
+use crate::call::is_ok;
+use crate::coroutine::{self, Coroutine};
+use crate::{log, settings, steps, tenant};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
+use detshare_cuda::types::CUcontext;
+use detshare_ptx::ast::{FunctionKind, Item, Module, Variable};
+use detshare_ptx::block_level::{Refusal, Version, rewrite};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// How often our thread looks whether a compiled module can be loaded.
+const AGAIN: Duration = Duration::from_millis(2);
+
+/// One module or library of the program.
+struct Record {
+    /// Where it is launched; nothing as long as nobody knows.
+    coroutine: Option<&'static Coroutine>,
+    is_library: bool,
+    state: State,
+    /// What went wrong without harm.
+    notes: Vec<String>,
+}
+
+enum State {
+    Found(Found),
+    /// Somebody works on it.
+    Taken,
+    Compiled(Arc<Compiled>),
+    Loaded(Arc<Loaded>),
+    /// Its originals run, for this reason.
+    Nothing(String),
+}
+
+struct Modules {
+    records: BTreeMap<usize, Record>,
+    /// The context that our thread calls the driver in.
+    working_for: Option<&'static Coroutine>,
+}
+
+// SAFETY: handles of the driver, which any thread may use.
+unsafe impl Send for Modules {}
+static MODULES: Mutex<Modules> = Mutex::new(Modules { records: BTreeMap::new(), working_for: None });
+static CHANGED: Condvar = Condvar::new();
+static STARTED: AtomicBool = AtomicBool::new(false);
+/// Whether anything is compiled and waits to be loaded.
+static PENDING: AtomicBool = AtomicBool::new(false);
+/// Held by whoever loads or unloads versions.
+static LOADING: Mutex<()> = Mutex::new(());
+
+fn modules() -> MutexGuard<'static, Modules> {
+    MODULES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn loading() -> MutexGuard<'static, ()> {
+    LOADING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The program has loaded this.
+pub(super) fn add(handle: usize, origin: Origin<'_>) {
+    let coroutine = coroutine::current();
+    if coroutine.is_none() && !origin.is_library {
+        return;
+    }
+    let state = source::find(&origin).map_or_else(State::Nothing, State::Found);
+    let record = Record { coroutine, is_library: origin.is_library, state, notes: Vec::new() };
+    modules().records.insert(handle, record);
+    if coroutine.is_some() {
+        order(handle);
+    }
+}
+
+/// Has it prepared, in its time; where a test wants it, at once.
+fn order(handle: usize) {
+    if settings::get().forced().is_some() {
+        prepare(handle);
+        load(handle);
+        return;
+    }
+    if !STARTED.swap(true, Ordering::AcqRel) {
+        background::thread("detshare-blocks", || guarded((), work));
+    }
+    CHANGED.notify_all();
+}
+
+/// It is about to be unloaded by the program.
+pub(super) fn remove(handle: usize) {
+    let Some(record) = modules().records.remove(&handle) else { return };
+    versions::forget(|versions| versions.is_of(handle));
+    // Whoever is loading it finds it gone and unloads it again.
+    let _loading = loading();
+    if let (State::Loaded(loaded), Some(_)) = (&record.state, record.coroutine)
+        && let Some(module) = loaded.module
+    {
+        cu!(cuModuleUnload(module));
+    }
+}
+
+/// A context is going, and all modules in it.
+pub(crate) fn forget(coroutine: &'static Coroutine) {
+    let is_there = |record: &Record| record.coroutine.is_some_and(|other| core::ptr::eq(other, coroutine));
+    let mut held = modules();
+    held.records.retain(|_, record| !is_there(record));
+    while held.working_for.is_some_and(|other| core::ptr::eq(other, coroutine)) {
+        held = CHANGED.wait(held).unwrap_or_else(PoisonError::into_inner);
+    }
+    drop(held);
+    versions::forget(|versions| versions.belongs_to(coroutine));
+    let _loading = loading();
+    coroutine.drop_controls();
+}
+
+/// What the versions of a kernel are, if they are there. A library that nobody knew where to prepare is prepared now.
+pub(super) fn find<T>(
+    owner: usize,
+    coroutine: &'static Coroutine,
+    then: impl FnOnce(&Loaded) -> Option<T>,
+) -> Option<T> {
+    let mut held = modules();
+    let record = held.records.get_mut(&owner)?;
+    if record.coroutine.is_none() {
+        record.coroutine = Some(coroutine);
+        drop(held);
+        order(owner);
+        held = modules();
+    }
+    let record = held.records.get(&owner)?;
+    let is_here = record.coroutine.is_some_and(|other| core::ptr::eq(other, coroutine));
+    match &record.state {
+        State::Loaded(loaded) if is_here => then(&Arc::clone(loaded)),
+        _ => None,
+    }
+}
+
+/// What there is to tell of each module: its kernels, or why there are none; and what went wrong.
+pub(super) fn for_each(mut tell: impl FnMut(Result<&Loaded, &str>, &[String])) {
+    for record in modules().records.values() {
+        match &record.state {
+            State::Loaded(loaded) => tell(Ok(loaded), &record.notes),
+            State::Nothing(reason) => tell(Err(reason), &record.notes),
+            State::Found(_) | State::Taken | State::Compiled(_) => tell(Err("it is being prepared"), &record.notes),
+        }
+    }
+}
+
+pub(crate) fn is_pending() -> bool {
+    PENDING.load(Ordering::Relaxed)
+}
+
+fn work() {
+    background::ignore_captures();
+    let mut held = modules();
+    loop {
+        let next = held.records.iter().find(|(_, record)| {
+            matches!(record.state, State::Found(_)) && record.coroutine.is_some_and(|coroutine| !coroutine.is_ending())
+        });
+        let next = next.map(|(handle, record)| (*handle, record.coroutine));
+        if let Some((handle, coroutine)) = next {
+            held.working_for = coroutine;
+            drop(held);
+            guarded((), || prepare(handle));
+            held = modules();
+            held.working_for = None;
+            CHANGED.notify_all();
+        } else if is_pending() {
+            drop(held);
+            guarded((), || idle());
+            super::report::write();
+            held = CHANGED.wait_timeout(modules(), AGAIN).unwrap_or_else(PoisonError::into_inner).0;
+        } else {
+            drop(held);
+            super::report::write();
+            held = CHANGED.wait_timeout(modules(), super::report::EVERY).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// Rewrites and compiles it.
+fn prepare(handle: usize) {
+    let taken = {
+        let mut held = modules();
+        let Some(record) = held.records.get_mut(&handle) else { return };
+        let Some(coroutine) = record.coroutine else { return };
+        match core::mem::replace(&mut record.state, State::Taken) {
+            State::Found(found) => (found, coroutine),
+            other => {
+                record.state = other;
+                return;
+            }
+        }
+    };
+    let (found, coroutine) = taken;
+    let mut notes = Vec::new();
+    let made = guarded(Err("an internal error".to_string()), || {
+        let parts = make_parts(found, &mut notes)?;
+        let in_context = is_ok(cu!(cuCtxSetCurrent(coroutine.context())));
+        let image = match &parts.source {
+            Some(source) if in_context => Some(compile(source)?),
+            _ => None,
+        };
+        Ok(Compiled { parts, image })
+    });
+    let mut held = modules();
+    let Some(record) = held.records.get_mut(&handle) else { return };
+    record.notes.append(&mut notes);
+    record.state = match made {
+        Ok(compiled) => State::Compiled(Arc::new(compiled)),
+        Err(reason) => {
+            log::line(format_args!("a module stays as it is: {reason}"));
+            State::Nothing(reason)
+        }
+    };
+    PENDING.store(true, Ordering::Relaxed);
+}
+
+/// The rewritten module: from the cache, or made now and kept there.
+fn make_parts(found: Found, notes: &mut Vec<String>) -> Result<Parts, String> {
+    let text = found.text()?;
+    let folder = cache::folder();
+    let key = folder.as_ref().map(|_| cache::key(&text));
+    if let (Some(folder), Some(key)) = (&folder, key) {
+        let (kept, wrong) = cache::read(folder, key);
+        notes.extend(wrong);
+        if let Some(parts) = kept {
+            return Ok(parts);
+        }
+    }
+    let module = detshare_ptx::parse(&text).map_err(|error| format!("its PTX is not understood: {error}"))?;
+    let rewritten = rewrite(&module, &text);
+    let version = |made: Result<Version, Refusal>| {
+        let Version { name, work_offset, whole_rows } = made.map_err(|refusal| refusal.to_string())?;
+        Ok(VersionParts { name, work_offset, whole_rows })
+    };
+    let kernels = rewritten.kernels.into_iter().map(|kernel| KernelParts {
+        layout: layout(&module, &kernel.name, kernel.parameters_size),
+        sliced: version(kernel.sliced),
+        preemptible: version(kernel.preemptible),
+        name: kernel.name,
+    });
+    let parts = Parts {
+        kernels: kernels.collect(),
+        source: rewritten.source,
+        borrowed: rewritten.borrowed.into_iter().map(|it| (it.variable, it.slot)).collect(),
+    };
+    if let (Some(folder), Some(key)) = (folder, key) {
+        notes.extend(cache::write(&folder, key, &parts).err());
+    }
+    Ok(parts)
+}
+
+/// Where the parameters of a kernel lie.
+fn layout(module: &Module, name: &str, size: u32) -> Layout {
+    let kernel = module.items.iter().find_map(|item| match item {
+        Item::Function(function) if function.kind == FunctionKind::Kernel && function.name == name => Some(function),
+        _ => None,
+    });
+    let mut end: u64 = 0;
+    let place = |parameter: &Variable| {
+        let element = parameter.ty.size() as u64 * u64::from(parameter.vector.unwrap_or(1));
+        let dimensions = parameter.declarators.iter().flat_map(|it| it.dimensions.iter());
+        let count = dimensions.fold(1, |count: u64, size| count.saturating_mul(size.unwrap_or(0)));
+        let begin = end.next_multiple_of(parameter.align.map_or(element, u64::from).max(1));
+        let bytes = element.saturating_mul(count);
+        end = begin.saturating_add(bytes);
+        (u32::try_from(begin).unwrap_or(u32::MAX), u32::try_from(bytes).unwrap_or(u32::MAX))
+    };
+    Layout { parameters: kernel.into_iter().flat_map(|kernel| kernel.parameters.iter()).map(place).collect(), size }
+}
+
+/// The GPU has nothing of this process to do, as far as is known: what is compiled is loaded.
+pub(crate) fn idle() {
+    if !tenant::membership().is_none_or(|membership| !steps::is_busy(membership)) {
+        return;
+    }
+    let ready: Vec<_> = {
+        let held = modules();
+        let ready = held.records.iter().filter(|(_, record)| matches!(record.state, State::Compiled(_)));
+        ready.filter_map(|(handle, record)| Some((*handle, record.coroutine?))).collect()
+    };
+    let is_left = ready.into_iter().filter(|(handle, coroutine)| !(coroutine.is_idle() && load(*handle))).count();
+    PENDING.store(is_left != 0, Ordering::Relaxed);
+}
+
+/// Loads it; says whether that is over and done with.
+fn load(handle: usize) -> bool {
+    let Ok(_loading) = LOADING.try_lock() else { return false };
+    let found = {
+        let held = modules();
+        held.records.get(&handle).and_then(|record| match &record.state {
+            State::Compiled(compiled) => Some((Arc::clone(compiled), record.coroutine?, record.is_library)),
+            _ => None,
+        })
+    };
+    let Some((compiled, coroutine, is_library)) = found else { return true };
+    if coroutine.is_ending() || coroutine.context().0.is_null() {
+        return true;
+    }
+    let mut before = CUcontext(null_mut());
+    cu!(cuCtxGetCurrent(&raw mut before));
+    cu!(cuCtxSetCurrent(coroutine.context()));
+    let loaded = coroutine.make_controls().and_then(|_: &Controls| Loaded::new(&compiled, handle, is_library));
+    let mut held = modules();
+    match held.records.get_mut(&handle) {
+        Some(record) => record.state = loaded.map_or_else(State::Nothing, |loaded| State::Loaded(Arc::new(loaded))),
+        None => {
+            if let Ok(Loaded { module: Some(module), .. }) = loaded {
+                cu!(cuModuleUnload(module));
+            }
+        }
+    }
+    drop(held);
+    versions::renew_all();
+    cu!(cuCtxSetCurrent(before));
+    true
+}

@@ -1,0 +1,222 @@
+//! Kernels that are launched in parts, on the software GPU: whatever is done to them, every block runs exactly once, results
+//! are those of the original, and nothing waits for what comes after it.
+
+use crate::stage::{built, shim};
+use crate::tenants::{Admitted, Office, SLO_AWARE, until};
+use detshare_board::{Class, Tenant};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A program that is to give way in time is to do so within this, on any machine.
+const TURNAROUND_NS: u64 = 32_000;
+
+fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(built("long_kernels"));
+    command.args(arguments).env_clear().env("LD_PRELOAD", shim());
+    command.env("DETSHARE_DRIVER", built("libdetshare_softgpu.so")).stdout(Stdio::piped());
+    command
+}
+
+/// What it prints in the end, and what its stats say of kernels in parts.
+fn run(arguments: &[&str], settings: &[(&str, &str)]) -> (String, Value) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let stats = folder.path().join("stats.json");
+    let output = program(arguments).env("DETSHARE_STATS", &stats).envs(settings.iter().copied()).output();
+    let output = output.expect("it can be started");
+    assert!(output.status.success(), "{arguments:?} {settings:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let stats = std::fs::read_to_string(stats).expect("the stats are written at exit");
+    let stats: Value = serde_json::from_str(&stats).expect("the stats are JSON");
+    (String::from_utf8_lossy(&output.stdout).into_owned(), stats["block_level"].clone())
+}
+
+fn count(stats: &Value, what: &str) -> u64 {
+    stats[what].as_u64().unwrap_or(0)
+}
+
+/// Launched by every call, from several threads, into several streams and into the legacy one.
+#[test]
+fn every_block_runs_once_and_the_bits_are_the_same() {
+    let ways: [&[&str]; 5] = [
+        &["--blocks", "500"],
+        &["--blocks", "970", "--call", "extra"],
+        &["--blocks", "97", "--call", "ex", "--wait"],
+        &["--threads", "3", "--streams", "2", "--launches", "6"],
+        &["--threads", "3", "--streams", "0", "--launches", "6"],
+    ];
+    for arguments in ways {
+        let (alone, none) = run(arguments, &[]);
+        assert_eq!(none, Value::Null, "nothing is launched in parts unless somebody asks for it");
+        for (forced, what) in [("slices:37", "sliced"), ("preempt:5", "preemptible"), ("random:1", "sliced")] {
+            let settings = [("DETSHARE_BLOCK_LEVEL", forced), ("DETSHARE_SCHEDULE", "random:3")];
+            let (in_parts, stats) = run(arguments, &settings);
+            assert_eq!(alone, in_parts, "{arguments:?} {forced}");
+            assert!(count(&stats, what) > 0, "{arguments:?} {forced}: {stats}");
+            assert!(forced != "preempt:5" || count(&stats, "stopped") > 0, "{arguments:?} {forced}: {stats}");
+        }
+    }
+}
+
+/// A stream that waits for what the program does after the launch: the launch returns all the same.
+#[test]
+fn a_launch_does_not_wait_for_what_comes_after_it() {
+    for held in ["value", "event", "host-function"] {
+        let arguments = ["--launches", "3", "--blocks", "97", "--held", held];
+        let (alone, _) = run(&arguments, &[]);
+        for forced in ["slices:10", "preempt:4"] {
+            assert_eq!(alone, run(&arguments, &[("DETSHARE_BLOCK_LEVEL", forced)]).0, "{held} {forced}");
+        }
+    }
+}
+
+/// A best-effort program among others, of whom the test plays one.
+struct Company {
+    office: Rc<Office>,
+    admitted: Admitted,
+    other: Tenant,
+    child: Child,
+}
+
+impl Company {
+    fn new(arguments: &[&str], settings: &[(&str, &str)]) -> Self {
+        Self::in_office(Rc::new(Office::open()), arguments, settings)
+    }
+
+    fn in_office(office: Rc<Office>, arguments: &[&str], settings: &[(&str, &str)]) -> Self {
+        let mut command = program(arguments);
+        command.env("DETSHARE_DIR", office.folder.path()).env("DETSHARE_CLASS", "best-effort");
+        command.env("DETSHARE_BLOCK_LEVEL", "on").envs(settings.iter().copied());
+        let child = command.spawn().expect("it can be started");
+        office.daemon.set_policy(SLO_AWARE);
+        let admitted = office.admit(|entry| {
+            entry.turnaround_ns = Some(TURNAROUND_NS);
+            entry.limits.longest_hold_ns = 20_000_000;
+        });
+        let other = office.introduce(&admitted, Class::Latency);
+        Self { office, admitted, other, child }
+    }
+
+    /// What it says of its kernels.
+    fn report(&self) -> Option<Value> {
+        read_report(self.office.folder.path(), self.child.id())
+    }
+
+    fn shape(&self) -> Option<Value> {
+        self.report()?["shapes"].get(0).cloned()
+    }
+
+    /// The last line that it says.
+    fn ends(&mut self) -> String {
+        let mut said = String::new();
+        for line in BufReader::new(self.child.stdout.take().expect("piped")).lines() {
+            said = line.expect("text");
+        }
+        assert!(self.child.wait().expect("it ends").success());
+        said
+    }
+}
+
+impl Drop for Company {
+    fn drop(&mut self) {
+        // Mostly it has ended.
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+fn read_report(folder: &Path, process: u32) -> Option<Value> {
+    let text = std::fs::read_to_string(folder.join(format!("block-level/{process}.json"))).ok()?;
+    Some(serde_json::from_str(&text).expect("the report is JSON"))
+}
+
+/// Kernels that are long beside their blocks, and launches enough to try all versions.
+const LONG: [&str; 7] = ["--blocks", "1500", "--rounds", "100", "--launches", "60", "--wait"];
+
+/// From the first launch to the choice, with a latency tenant that has steps all the while: kernels give way in the middle,
+/// and the results are those that the program has alone.
+#[test]
+fn a_long_kernel_gives_way_to_a_step_and_computes_the_same() {
+    let (alone, _) = run(&LONG, &[]);
+    let mut company = Company::new(&LONG, &[]);
+    assert!(company.admitted.hello.block_level);
+    let mut gave_way = 0;
+    while company.child.try_wait().expect("it is ours").is_none() {
+        company.other.launch();
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(company.other.finish(company.other.launched(), 0));
+        std::thread::sleep(Duration::from_millis(10));
+        gave_way = gave_way.max(company.shape().and_then(|shape| shape["preempted"].as_u64()).unwrap_or(0));
+    }
+    let report = company.report().expect("it says what it does");
+    assert_eq!(report["modules"][0]["kernels"][0]["preemptible"], Value::Null, "{report}");
+    assert!(gave_way > 0, "{report}");
+    assert_eq!(alone.trim_end(), company.ends());
+}
+
+/// Without anybody to give way to, kernels run as they are.
+#[test]
+fn alone_nothing_is_launched_in_parts() {
+    let office = Office::open();
+    let stats = office.folder.path().join("stats.json");
+    let mut command = program(&["--blocks", "1500", "--launches", "5", "--wait"]);
+    command.env("DETSHARE_DIR", office.folder.path()).env("DETSHARE_BLOCK_LEVEL", "on").env("DETSHARE_STATS", &stats);
+    let mut child = command.spawn().expect("it can be started");
+    let _admitted = office.admit(|entry| entry.turnaround_ns = Some(TURNAROUND_NS));
+    assert!(child.wait().expect("it ends").success());
+    let stats: Value = serde_json::from_str(&std::fs::read_to_string(stats).expect("stats")).expect("JSON");
+    assert_eq!(stats["block_level"], Value::Null, "{stats}");
+}
+
+/// What was rewritten is found again; a broken entry is made anew, and said.
+#[test]
+fn rewritten_modules_are_kept_and_broken_ones_made_anew() {
+    let entries = |folder: &Path| -> Vec<_> {
+        let files = std::fs::read_dir(folder.join("block-level")).expect("the cache").flatten();
+        let mut paths: Vec<_> = files.map(|file| file.path()).collect();
+        paths.retain(|path| path.extension().is_some_and(|it| it == "versions"));
+        paths
+    };
+    let is_prepared = |company: &Company| {
+        company.report().is_some_and(|report| report["modules"][0]["kernels"] != Value::Array(vec![]))
+    };
+    let arguments = ["--blocks", "300", "--rounds", "20", "--for-ms", "1000", "--wait"];
+    let mut company = Company::new(&arguments, &[]);
+    until("the first has its versions", || is_prepared(&company));
+    company.ends();
+    let office = Rc::clone(&company.office);
+    let [entry] = entries(office.folder.path()).try_into().expect("one entry");
+    let whole = std::fs::read(&entry).expect("it can be read");
+
+    std::fs::write(&entry, &whole[..whole.len() - 1]).expect("it can be cut");
+    let mut company = Company::in_office(Rc::clone(&office), &arguments, &[]);
+    until("the second has its versions", || is_prepared(&company));
+    let report = company.report().expect("it is there");
+    assert!(report["modules"][0]["notes"][0].as_str().is_some_and(|note| note.contains("corrupt")), "{report}");
+    company.ends();
+    assert_eq!(std::fs::read(&entry).expect("it is there again"), whole);
+
+    // Where nothing can be kept, everything goes on.
+    std::fs::remove_dir_all(office.folder.path().join("block-level")).expect("it can be removed");
+    std::fs::write(office.folder.path().join("block-level"), "in the way").expect("it can be written");
+    Company::in_office(office, &arguments, &[]).ends();
+}
+
+/// Killed in the middle of a kernel that has been stopped: others go on.
+#[test]
+fn a_program_that_is_killed_in_the_middle_harms_nobody() {
+    let mut company = Company::new(&["--blocks", "3000", "--rounds", "300", "--for-ms", "60000", "--wait"], &[]);
+    until("it gives way", || {
+        company.other.launch();
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(company.other.finish(company.other.launched(), 0));
+        std::thread::sleep(Duration::from_millis(8));
+        company.shape().is_some_and(|shape| shape["preempted"].as_u64() > Some(0))
+    });
+    company.child.kill().expect("it is ours");
+    company.child.wait().expect("it has ended");
+    let (said, _) = run(&["--blocks", "97", "--launches", "2"], &[]);
+    assert!(said.starts_with("checksum"), "{said}");
+}
