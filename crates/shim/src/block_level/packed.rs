@@ -42,8 +42,10 @@ impl Packed {
         }
         for (number, (begin, length)) in layout.parameters.iter().enumerate() {
             let (begin, length) = (usize::try_from(*begin).ok()?, usize::try_from(*length).ok()?);
-            // SAFETY: the program's promise: a pointer to each parameter.
-            let from = unsafe { *parameters.add(number) }.cast::<u8>();
+            // SAFETY: the program's promise: so many entries.
+            let entry = unsafe { parameters.add(number) };
+            // SAFETY: likewise, a pointer to each parameter.
+            let from = unsafe { *entry }.cast::<u8>();
             if from.is_null() {
                 return None;
             }
@@ -89,12 +91,16 @@ unsafe fn buffer<'a>(extra: *mut *mut c_void) -> Option<&'a [u8]> {
     let (mut pointer, mut size, mut at) = (core::ptr::null::<u8>(), None, 0);
     loop {
         // SAFETY: not past its end, which is a NULL.
-        let what = unsafe { *extra.add(at) }.addr();
+        let entry = unsafe { extra.add(at) };
+        // SAFETY: likewise.
+        let what = unsafe { *entry }.addr();
         if what == 0 {
             break;
         }
         // SAFETY: each has a value behind it.
-        let value = unsafe { *extra.add(at + 1) };
+        let entry = unsafe { entry.add(1) };
+        // SAFETY: likewise.
+        let value = unsafe { *entry };
         match what {
             BUFFER_POINTER => pointer = value.cast::<u8>().cast_const(),
             // SAFETY: a pointer to the size.

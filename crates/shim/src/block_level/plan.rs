@@ -83,7 +83,7 @@ pub(super) fn of(
 
 /// All of them.
 pub(super) fn for_each(mut tell: impl FnMut(&Plan)) {
-    PLANS.for_each(|plan| tell(plan));
+    PLANS.for_each(tell);
 }
 
 impl Plan {
