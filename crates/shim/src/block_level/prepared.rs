@@ -283,7 +283,7 @@ fn layout(module: &Module, name: &str, size: u32) -> Layout {
 
 /// The GPU has nothing of this process to do, as far as is known: what is compiled is loaded.
 pub(crate) fn idle() {
-    if tenant::membership().is_some_and(|membership| steps::is_busy(membership)) {
+    if tenant::membership().is_some_and(steps::is_busy) {
         return;
     }
     let ready: Vec<_> = {
