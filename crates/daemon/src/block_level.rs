@@ -34,7 +34,7 @@ mod tests {
     #[test]
     fn what_a_tenant_says_is_read_until_it_is_gone() {
         let place = tempfile::tempdir().unwrap();
-        let folder = RuntimeFolder::create(place.path().join("run")).unwrap();
+        let folder = RuntimeFolder::make(&place.path().join("run")).unwrap();
         assert_eq!(read(&folder, 7), None);
         fs::create_dir(folder.path().join("block-level")).unwrap();
         fs::write(path(&folder, 7), r#"{"turnaround_ns":32000,"modules":[{"refused":"no PTX"}],"shapes":[]}"#).unwrap();

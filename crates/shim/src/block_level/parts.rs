@@ -17,6 +17,7 @@ use super::forced::{Forced, Way};
 use super::loaded::Launchable;
 use super::packed::{Arguments, Packed};
 use super::plan::{self, Next, Plan};
+use super::prepared;
 use super::versions::{self, Versions};
 use crate::call::is_ok;
 use crate::coroutine::Coroutine;
@@ -74,6 +75,9 @@ pub(crate) enum Launched {
 /// Launches it in parts, if that can be done and is worth it.
 pub(crate) fn launch(request: &Request<'_>) -> Launched {
     let nothing = Launched::Original { measured: false };
+    if prepared::is_pending() {
+        prepared::make_a_moment();
+    }
     let Some(job) = Job::new(request) else { return nothing };
     if let Some(forced) = settings::get().forced() {
         return job.forced(forced).map_or(nothing, Launched::InParts);

@@ -15,8 +15,9 @@ use crate::call::is_ok;
 use crate::coroutine::{self, Coroutine};
 use crate::{log, settings, steps, tenant};
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
+use detshare_board::clock;
 use detshare_cuda::types::CUcontext;
 use detshare_ptx::ast::{FunctionKind, Item, Module, Variable};
 use detshare_ptx::block_level::{Refusal, Version, rewrite};
@@ -279,6 +280,28 @@ fn layout(module: &Module, name: &str, size: u32) -> Layout {
         (u32::try_from(begin).unwrap_or(u32::MAX), u32::try_from(bytes).unwrap_or(u32::MAX))
     };
     Layout { parameters: kernel.into_iter().flat_map(|kernel| kernel.parameters.iter()).map(place).collect(), size }
+}
+
+/// Something is compiled, and the program, which is about to launch, always has something to do: once in a while it waits a
+/// little until all is over, so that there is a moment to load.
+pub(super) fn make_a_moment() {
+    /// How long it waits at most, and how long it is left alone then; twice as long each time that it waited in vain.
+    const LONGEST_NS: u64 = 100_000_000;
+    const ALONE_NS: u64 = 500_000_000;
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    static IN_VAIN: AtomicU32 = AtomicU32::new(0);
+    let (started, next) = (clock::now(), NEXT.load(Ordering::Relaxed));
+    if started < next || NEXT.compare_exchange(next, u64::MAX, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+        return;
+    }
+    // The first time only the clock is set: mostly there is a moment soon.
+    while next != 0 && is_pending() && clock::now().saturating_sub(started) < LONGEST_NS {
+        steps::look();
+        idle();
+        std::thread::yield_now();
+    }
+    let in_vain = if next != 0 && is_pending() { IN_VAIN.fetch_add(1, Ordering::Relaxed) } else { 0 };
+    NEXT.store(clock::now().saturating_add(ALONE_NS << in_vain.min(8)), Ordering::Relaxed);
 }
 
 /// The GPU has nothing of this process to do, as far as is known: what is compiled is loaded.
