@@ -7,7 +7,7 @@
 use super::operands::register_of;
 use crate::ast::{Directive, Instruction, Label, Operand, Span, Statement};
 
-/// The components that have a value of their own; the fourth is always the same.
+/// The components that have a value of their own; the fourth is always 0.
 const COMPONENTS: [char; 3] = ['x', 'y', 'z'];
 
 /// The special registers that are replaced.
@@ -196,8 +196,7 @@ impl Position<'_> {
                 Operand::Name(vector) => format!("{vector}.{component}"),
                 _ => continue,
             };
-            let part = format!("{source}.{component}");
-            let value = self.register_for(&part).unwrap_or(part);
+            let value = self.register_for(&format!("{source}.{component}")).unwrap_or_else(|| "0".to_string());
             code.push(line(format!("{predicate}mov.b32 {target}, {value};")));
         }
     }

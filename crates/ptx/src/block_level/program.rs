@@ -61,10 +61,11 @@ impl<'m> Program<'m> {
         let circular = vec![false; routines.len()];
         let (needs, meetings) = (HashMap::new(), HashMap::new());
         let mut program = Self { names, routines, numbers, calls, needs, meetings, circular };
+        let order = program.callees_first();
         program.needs = program.needs();
         program.check_waiting();
         program.check_contraction();
-        program.find_meetings();
+        order.into_iter().for_each(|index| program.find_meetings(index));
         program
     }
 
@@ -99,9 +100,17 @@ impl<'m> Program<'m> {
         let all = self.spread(own.collect(), |one, other| one || other);
         let strong: HashSet<&str> =
             self.routines.iter().zip(all).filter(|(_, is)| *is).map(|(it, _)| it.function.name.as_str()).collect();
-        for routine in self.routines.iter_mut().filter(|routine| routine.refused.is_none()) {
-            if let Ok(code) = &routine.code {
-                routine.refused = waiting::check(code, &routine.meets, &strong, &mut Effort::new(code)).err();
+        for (routine, is_circular) in self.routines.iter_mut().zip(&self.circular) {
+            if let Ok(code) = &routine.code
+                && routine.refused.is_none()
+            {
+                let function = routine.function;
+                // A function that calls itself is a loop, whose end is not looked at.
+                let looks_again = *is_circular && strong.contains(function.name.as_str());
+                routine.refused = match looks_again {
+                    true => Some(Finding::at(RefusalKind::WaitsForBlocks, &function.name, function.span.start)),
+                    false => waiting::check(code, &routine.meets, &strong, &mut Effort::new(code)).err(),
+                };
             }
         }
     }
@@ -124,9 +133,10 @@ impl<'m> Program<'m> {
         }
     }
 
-    /// Callees before their callers, but for circles, in which threads are not followed.
-    fn find_meetings(&mut self) {
+    /// Callees before their callers, but for circles, whose members are noted down.
+    fn callees_first(&mut self) -> Vec<usize> {
         let mut state = vec![State::New; self.routines.len()];
+        let mut order = Vec::new();
         for start in 0..self.routines.len() {
             let mut path = vec![(start, 0)];
             while let Some((at, next)) = path.last_mut() {
@@ -146,14 +156,16 @@ impl<'m> Program<'m> {
                     None => {
                         path.pop();
                         state[at] = State::Done;
-                        self.find_meetings_of(at);
+                        order.push(at);
                     }
                 }
             }
         }
+        order
     }
 
-    fn find_meetings_of(&mut self, index: usize) {
+    /// Where a function's threads meet, once that is known of those that it calls.
+    fn find_meetings(&mut self, index: usize) {
         let routine = &mut self.routines[index];
         let Ok(code) = &routine.code else { return };
         match barriers::meetings(code, &routine.meets, &self.meetings, &mut Effort::new(code)) {
@@ -224,7 +236,7 @@ impl<'m> Program<'m> {
     }
 }
 
-/// Whether a function's meetings are known.
+/// Whether a function has been looked at.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     New,

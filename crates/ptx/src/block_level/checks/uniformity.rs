@@ -8,6 +8,7 @@
 //! 32). Then the number of a warp, however it is computed, is the same for its threads, and so is whether `tid.x` is
 //! below a multiple of 32.
 
+use super::barriers::{Meeting, meeting};
 use crate::ast::{AddressBase, FunctionKind, Instruction, Operand};
 use crate::block_level::code::{Code, Register, Step};
 use crate::block_level::flow::{Effort, Regions};
@@ -273,7 +274,9 @@ impl<'c, 'm> Analysis<'c, 'm> {
                     UNKNOWN
                 }
             }
-            "bar" | "barrier" => Value::uniform(Level::Block),
+            "bar" | "barrier" if matches!(meeting(instruction), Some(Meeting::Block { .. })) => {
+                Value::uniform(Level::Block)
+            }
             opcode if PURE.contains(&opcode) => uniform(all()),
             _ => UNKNOWN,
         }
