@@ -11,7 +11,6 @@ use super::source::{self, Found, Origin};
 use super::{Controls, versions};
 use crate::background;
 use crate::boundary::guarded;
-use crate::call::is_ok;
 use crate::coroutine::{self, Coroutine};
 use crate::{log, settings, steps, tenant};
 use core::ptr::null_mut;
@@ -208,10 +207,9 @@ fn prepare(handle: usize) {
     let mut notes = Vec::new();
     let made = guarded(Err("an internal error".to_string()), || {
         let parts = make_parts(found, &mut notes)?;
-        let in_context = is_ok(cu!(cuCtxSetCurrent(coroutine.context())));
         let image = match &parts.source {
-            Some(source) if in_context => Some(compile(source)?),
-            _ => None,
+            Some(source) => Some(in_context(coroutine, || compile(source))?),
+            None => None,
         };
         Ok(Compiled { parts, image })
     });
@@ -225,6 +223,7 @@ fn prepare(handle: usize) {
             State::Nothing(reason)
         }
     };
+    super::report::changed();
     PENDING.store(true, Ordering::Relaxed);
 }
 
@@ -314,11 +313,24 @@ pub(crate) fn idle() {
         let ready = held.records.iter().filter(|(_, record)| matches!(record.state, State::Compiled(_)));
         ready.filter_map(|(handle, record)| Some((*handle, record.coroutine?))).collect()
     };
-    let is_left = ready.into_iter().filter(|(handle, coroutine)| !(coroutine.is_idle() && load(*handle))).count();
-    PENDING.store(is_left != 0, Ordering::Relaxed);
+    let is_done = |(handle, coroutine): &(usize, &'static Coroutine)| {
+        in_context(coroutine, || coroutine.is_idle() && load(*handle))
+    };
+    let left = ready.iter().filter(|one| !is_done(one)).count();
+    PENDING.store(left != 0, Ordering::Relaxed);
 }
 
-/// Loads it; says whether that is over and done with.
+/// Does something with a context current, and puts the thread's own back.
+fn in_context<T>(coroutine: &Coroutine, body: impl FnOnce() -> T) -> T {
+    let mut before = CUcontext(null_mut());
+    cu!(cuCtxGetCurrent(&raw mut before));
+    cu!(cuCtxSetCurrent(coroutine.context()));
+    let done = body();
+    cu!(cuCtxSetCurrent(before));
+    done
+}
+
+/// Loads it in its context, which is current; says whether that is over and done with.
 fn load(handle: usize) -> bool {
     let Ok(_loading) = LOADING.try_lock() else { return false };
     let found = {
@@ -332,9 +344,6 @@ fn load(handle: usize) -> bool {
     if coroutine.is_ending() || coroutine.context().0.is_null() {
         return true;
     }
-    let mut before = CUcontext(null_mut());
-    cu!(cuCtxGetCurrent(&raw mut before));
-    cu!(cuCtxSetCurrent(coroutine.context()));
     let loaded = coroutine.make_controls().and_then(|_: &Controls| Loaded::new(&compiled, handle, is_library));
     let mut held = modules();
     match held.records.get_mut(&handle) {
@@ -347,6 +356,6 @@ fn load(handle: usize) -> bool {
     }
     drop(held);
     versions::renew_all();
-    cu!(cuCtxSetCurrent(before));
+    super::report::changed();
     true
 }
