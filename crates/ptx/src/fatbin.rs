@@ -92,6 +92,9 @@ pub fn entries(bytes: &[u8]) -> Result<Vec<Entry<'_>>, FatBinaryError> {
     Ok(entries)
 }
 
+/// The size of the header, as it stands in it.
+const HEADER_BYTES: [u8; 2] = [16, 0];
+
 /// A fat binary of texts that belong together, as a driver without machine code may link them.
 #[must_use]
 pub fn link(texts: &[String]) -> Vec<u8> {
@@ -99,7 +102,7 @@ pub fn link(texts: &[String]) -> Vec<u8> {
     for text in texts {
         let mut header = [0; Entry::HEADER];
         header[..2].copy_from_slice(&LINKED.to_le_bytes());
-        header[4..8].copy_from_slice(&(Entry::HEADER as u32).to_le_bytes());
+        header[4] = Entry::HEADER_BYTE;
         header[8..16].copy_from_slice(&(text.len() as u64 + 1).to_le_bytes());
         entries.extend(header);
         entries.extend(text.as_bytes());
@@ -107,7 +110,7 @@ pub fn link(texts: &[String]) -> Vec<u8> {
     }
     let mut bytes = MAGIC.to_le_bytes().to_vec();
     bytes.extend(1_u16.to_le_bytes());
-    bytes.extend((HEADER as u16).to_le_bytes());
+    bytes.extend(HEADER_BYTES);
     bytes.extend((entries.len() as u64).to_le_bytes());
     bytes.extend(entries);
     bytes
@@ -141,6 +144,8 @@ pub fn ptx_of_what_runs<'a>(entries: &[Entry<'a>], architecture: u32) -> Result<
 
 impl<'a> Entry<'a> {
     const HEADER: usize = 64;
+    /// As it stands in one.
+    const HEADER_BYTE: u8 = 64;
 
     /// The first entry of the bytes, and what is behind it; None at their end.
     fn first(bytes: &'a [u8]) -> Result<Option<(Self, &'a [u8])>, FatBinaryError> {
@@ -179,7 +184,7 @@ impl<'a> Entry<'a> {
 
     /// With bytes of its own.
     #[must_use]
-    pub fn to_owned(&self) -> OwnedEntry {
+    pub fn owned(&self) -> OwnedEntry {
         OwnedEntry { header: self.header.to_vec(), payload: self.payload.to_vec() }
     }
 
@@ -248,7 +253,7 @@ mod tests {
     }
 
     fn of_what_runs(image: &[u8]) -> Result<String, FatBinaryError> {
-        ptx_of_what_runs(&entries(image)?, 90)?.to_owned().text()
+        ptx_of_what_runs(&entries(image)?, 90)?.owned().text()
     }
 
     #[test]
