@@ -31,7 +31,7 @@ impl Daemon {
     pub(crate) fn for_way(built: &Path, way: Way) -> Result<Option<Self>> {
         match way {
             Way::AsTenant => Self::start(built, "fair").map(Some),
-            Way::Directly | Way::ThroughShim | Way::Moving => Ok(None),
+            Way::Directly | Way::ThroughShim | Way::Moving | Way::InParts => Ok(None),
         }
     }
 

@@ -31,19 +31,21 @@ pub(crate) enum Way {
     ThroughShim,
     /// Through the shim, with another lane at every launch.
     Moving,
+    /// Through the shim, with another lane at every launch, and kernels launched in parts where they can be.
+    InParts,
     /// Through the shim, as a tenant among others: a daemon's policy chooses the lanes, and holds.
     AsTenant,
 }
 
 impl Way {
     /// Those that need nobody else.
-    pub(crate) const ALL: [Self; 3] = [Self::Directly, Self::ThroughShim, Self::Moving];
+    pub(crate) const ALL: [Self; 4] = [Self::Directly, Self::ThroughShim, Self::Moving, Self::InParts];
 
     /// The library to load as the driver.
     fn library(self, built: &Path) -> PathBuf {
         match self {
             Self::Directly => built.join(build::SOFTGPU),
-            Self::ThroughShim | Self::Moving | Self::AsTenant => built.join(build::SHIM),
+            Self::ThroughShim | Self::Moving | Self::InParts | Self::AsTenant => built.join(build::SHIM),
         }
     }
 }
@@ -54,6 +56,7 @@ pub(crate) fn command(program: impl AsRef<OsStr>, built: &Path, way: Way) -> Com
     command.env("DETSHARE_DRIVER", built.join(build::SOFTGPU)).env_remove("LD_PRELOAD");
     match way {
         Way::Moving => command.env("DETSHARE_SCHEDULE", "random:1"),
+        Way::InParts => command.env("DETSHARE_SCHEDULE", "random:1").env("DETSHARE_BLOCK_LEVEL", "random:1"),
         Way::Directly | Way::ThroughShim | Way::AsTenant => command.env_remove("DETSHARE_SCHEDULE"),
     };
     command
@@ -68,7 +71,7 @@ pub(crate) fn conformance(built: &Path, way: Way) -> Result<()> {
     program.arg("--driver").arg(way.library(built));
     match way {
         Way::Directly => program.arg("--out").arg(verdicts),
-        Way::ThroughShim | Way::Moving | Way::AsTenant => program.arg("--same-codes-as").arg(verdicts),
+        Way::ThroughShim | Way::Moving | Way::InParts | Way::AsTenant => program.arg("--same-codes-as").arg(verdicts),
     };
     summarised(&mut program, "conformance")
 }

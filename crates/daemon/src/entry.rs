@@ -75,7 +75,7 @@ pub(crate) const fn from_board(class: detshare_board::Class) -> Class {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Bytes, Nanoseconds, Weight};
+    use crate::config::{BestEffortSettings, Bytes, Nanoseconds, Weight};
 
     fn hello() -> Hello {
         Hello { width: 132, gpu: "NVIDIA H200".to_string(), ..Hello::default() }
@@ -105,6 +105,20 @@ mod tests {
         let patch = TenantPatch { memory: Some(None), paused: Some(true), weight: Some(9), ..nothing };
         let set = entry(&config, &settings, Isolation::Mps, &said, &patch);
         assert_eq!((set.limits.memory, set.paused, set.weight), (None, true, 9));
+    }
+
+    #[test]
+    fn block_level_is_for_best_effort_tenants_that_ask_for_it_or_whose_class_does() {
+        let given = |config: &Config, said: &Hello, patch: &TenantPatch| {
+            entry(config, &TenantSettings::default(), Isolation::Mps, said, patch).turnaround_ns
+        };
+        let (mut config, nothing) = (Config::default(), TenantPatch::default());
+        let asks = Hello { block_level: true, ..hello() };
+        assert_eq!((given(&config, &hello(), &nothing), given(&config, &asks, &nothing)), (None, Some(32_000)));
+        let latency = TenantPatch { class: Some(Class::Latency), ..nothing };
+        assert_eq!(given(&config, &asks, &latency), None);
+        config.classes.best_effort = BestEffortSettings { block_level: true, turnaround: Nanoseconds(50_000) };
+        assert_eq!(given(&config, &hello(), &nothing), Some(50_000));
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub const HEADER: usize = 16;
 
 const PTX: u16 = 1;
 const MACHINE_CODE: u16 = 2;
+/// Of no compiler: a text that is linked with all others of its kind.
+const LINKED: u16 = 0x4453;
 /// Flags of an entry whose payload is compressed, by LZ4 and by zstd,
 const LZ4: u64 = 0x2000;
 const ZSTD: u64 = 0x8000;
@@ -90,6 +92,36 @@ pub fn entries(bytes: &[u8]) -> Result<Vec<Entry<'_>>, FatBinaryError> {
     Ok(entries)
 }
 
+/// The size of the header, as it stands in it.
+const HEADER_BYTES: [u8; 2] = [16, 0];
+
+/// A fat binary of texts that belong together, as a driver without machine code may link them.
+#[must_use]
+pub fn link(texts: &[String]) -> Vec<u8> {
+    let mut entries = Vec::new();
+    for text in texts {
+        let mut header = [0; Entry::HEADER];
+        header[..2].copy_from_slice(&LINKED.to_le_bytes());
+        header[4] = Entry::HEADER_BYTE;
+        header[8..16].copy_from_slice(&(text.len() as u64 + 1).to_le_bytes());
+        entries.extend(header);
+        entries.extend(text.as_bytes());
+        entries.push(0);
+    }
+    let mut bytes = MAGIC.to_le_bytes().to_vec();
+    bytes.extend(1_u16.to_le_bytes());
+    bytes.extend(HEADER_BYTES);
+    bytes.extend((entries.len() as u64).to_le_bytes());
+    bytes.extend(entries);
+    bytes
+}
+
+/// The texts that [`link`] put together; None if it is no such fat binary.
+pub fn linked(entries: &[Entry<'_>]) -> Option<Result<Vec<String>, FatBinaryError>> {
+    let is_linked = entries.first().is_some_and(|entry| half(entry.header, 0) == LINKED);
+    is_linked.then(|| entries.iter().map(Entry::text).collect())
+}
+
 /// The PTX for a device: that for its own architecture is best, then that for the one closest before it.
 pub fn best_ptx<'a, 'e>(entries: &'e [Entry<'a>], architecture: u32) -> Option<&'e Entry<'a>> {
     // The first of equals.
@@ -112,6 +144,8 @@ pub fn ptx_of_what_runs<'a>(entries: &[Entry<'a>], architecture: u32) -> Result<
 
 impl<'a> Entry<'a> {
     const HEADER: usize = 64;
+    /// As it stands in one.
+    const HEADER_BYTE: u8 = 64;
 
     /// The first entry of the bytes, and what is behind it; None at their end.
     fn first(bytes: &'a [u8]) -> Result<Option<(Self, &'a [u8])>, FatBinaryError> {
@@ -150,7 +184,7 @@ impl<'a> Entry<'a> {
 
     /// With bytes of its own.
     #[must_use]
-    pub fn to_owned(&self) -> OwnedEntry {
+    pub fn owned(&self) -> OwnedEntry {
         OwnedEntry { header: self.header.to_vec(), payload: self.payload.to_vec() }
     }
 
@@ -219,7 +253,7 @@ mod tests {
     }
 
     fn of_what_runs(image: &[u8]) -> Result<String, FatBinaryError> {
-        ptx_of_what_runs(&entries(image)?, 90)?.to_owned().text()
+        ptx_of_what_runs(&entries(image)?, 90)?.owned().text()
     }
 
     #[test]
@@ -255,6 +289,15 @@ mod tests {
         for (architecture, flags) in [(80, 0), (86, 0), (100, 0), (91, 0), (80, EXACT)] {
             assert_eq!(of(2, architecture, flags).as_deref(), Ok(".version 7.8"));
         }
+    }
+
+    #[test]
+    fn linked_texts_come_back() {
+        let texts = vec!["first".to_string(), String::new(), "third".to_string()];
+        let image = link(&texts);
+        assert_eq!(linked(&entries(&image).unwrap()), Some(Ok(texts)));
+        assert_eq!(read(&image), Err(FatBinaryError::NoPtx));
+        assert_eq!(linked(&entries(&fat(&[entry(1, 90, 0, b"text")])).unwrap()), None);
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //! Where anything is in doubt the original runs.
 
 mod cache;
+mod conduct;
 mod control;
 mod forced;
 mod loaded;
@@ -26,6 +27,7 @@ mod prepared;
 mod report;
 mod source;
 mod versions;
+mod waiting;
 
 pub(crate) use control::Controls;
 pub(crate) use forced::Forced;
@@ -62,7 +64,9 @@ static TURNAROUND: AtomicU64 = AtomicU64::new(0);
 
 /// Kernels are to give way within this time from now on, if they are to.
 pub(crate) fn set_turnaround(ns: Option<u64>) {
-    TURNAROUND.store(ns.unwrap_or(0), Ordering::Relaxed);
+    if TURNAROUND.swap(ns.unwrap_or(0), Ordering::Relaxed) != ns.unwrap_or(0) {
+        report::changed();
+    }
     HOT.in_parts.store(ns.is_some() || settings::get().forced().is_some(), Ordering::Relaxed);
 }
 

@@ -334,13 +334,13 @@ impl Coroutine {
         }
     }
 
-    /// Whether none of its streams has anything left to do, as far as can be asked from here. The context is current, or none
-    /// of the program's.
+    /// Whether none of its streams has anything left to do, as far as can be asked from here. The context is current.
     pub(crate) fn is_idle(&self) -> bool {
         let streams: Vec<&'static Logical> = self.streams().clone();
         let is_done = |logical: &Logical| {
             let Some(state) = logical.try_lock() else { return false };
-            let cannot_be_asked = state.is_home() && matches!(logical.kind(), Kind::PerThread | Kind::Legacy);
+            // Of another thread's own stream nobody but that thread can ask.
+            let cannot_be_asked = state.is_home() && logical.kind() == Kind::PerThread;
             cannot_be_asked || cu!(cuStreamQuery(state.handle())) != CUresult::CUDA_ERROR_NOT_READY
         };
         !bind::capturing() && streams.into_iter().all(is_done) && is_done(&self.legacy)

@@ -6,8 +6,6 @@ use core::ffi::CStr;
 use detshare_cuda::types::CUresult;
 use detshare_ptx::fatbin::{self, FatBinaryError};
 
-/// What `cuLinkComplete` returns: this, the number of texts, and the texts, each with its length.
-const LINKED: &[u8; 16] = b"detshare linked\0";
 const ELF: &[u8; 4] = b"\x7fELF";
 
 /// Reads numbers out of the program's memory, one behind the other.
@@ -25,16 +23,6 @@ impl Cursor {
         self.0 = unsafe { self.0.add(count) };
         bytes
     }
-
-    /// The 64-bit number here, and on behind it.
-    ///
-    /// # Safety
-    /// There is one.
-    unsafe fn number(&mut self) -> Outcome<usize> {
-        // SAFETY: the caller's promise.
-        let bytes = unsafe { self.take(8) };
-        usize::try_from(long(bytes, 0)).map_err(|_| CUresult::CUDA_ERROR_INVALID_IMAGE)
-    }
 }
 
 fn long(bytes: &[u8], at: usize) -> u64 {
@@ -42,7 +30,7 @@ fn long(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// # Safety
-/// `image` points to PTX with a terminator, a fat binary or its wrapper, or linked texts.
+/// `image` points to PTX with a terminator, a fat binary or its wrapper.
 pub(crate) unsafe fn texts(image: *const u8) -> Outcome<Vec<String>> {
     // SAFETY: binary images are longer, and a text has a terminator.
     let start = unsafe { prefix(image) };
@@ -66,10 +54,6 @@ pub(crate) unsafe fn texts(image: *const u8) -> Outcome<Vec<String>> {
         _ => {
             // SAFETY: text up to its terminator.
             let text = unsafe { CStr::from_ptr(image.cast()) };
-            if text.to_bytes_with_nul() == LINKED {
-                // SAFETY: made by `link`.
-                return unsafe { linked(image) };
-            }
             let text = text.to_str().map_err(|_| CUresult::CUDA_ERROR_INVALID_IMAGE)?;
             Ok(vec![text.to_string()])
         }
@@ -93,36 +77,6 @@ unsafe fn prefix(image: *const u8) -> [u8; 4] {
     bytes
 }
 
-/// The texts as one image that this driver loads again.
-pub(crate) fn link(texts: &[String]) -> Vec<u8> {
-    let mut image = LINKED.to_vec();
-    image.extend((texts.len() as u64).to_le_bytes());
-    for text in texts {
-        image.extend((text.len() as u64).to_le_bytes());
-        image.extend(text.as_bytes());
-    }
-    image
-}
-
-/// # Safety
-/// `image` was made by `link`.
-unsafe fn linked(image: *const u8) -> Outcome<Vec<String>> {
-    let mut cursor = Cursor(image);
-    // SAFETY: the image begins so.
-    unsafe { cursor.take(LINKED.len()) };
-    // SAFETY: then comes the number of texts.
-    let count = unsafe { cursor.number()? };
-    let mut texts = Vec::new();
-    for _ in 0..count {
-        // SAFETY: each text has its length in front.
-        let length = unsafe { cursor.number()? };
-        // SAFETY: and has that length.
-        let bytes = unsafe { cursor.take(length) };
-        texts.push(String::from_utf8_lossy(bytes).into_owned());
-    }
-    Ok(texts)
-}
-
 /// # Safety
 /// `image` is NULL or a fat binary.
 unsafe fn fat_binary(image: *const u8) -> Outcome<Vec<String>> {
@@ -136,6 +90,9 @@ unsafe fn fat_binary(image: *const u8) -> Outcome<Vec<String>> {
     // SAFETY: the header says how much follows.
     let bytes = unsafe { Cursor(image).take(length) };
     let entries = fatbin::entries(bytes).map_err(|_: FatBinaryError| invalid)?;
+    if let Some(linked) = fatbin::linked(&entries) {
+        return linked.map_err(|_: FatBinaryError| invalid);
+    }
     let Some(best) = fatbin::best_ptx(&entries, ARCHITECTURE) else {
         log(format_args!("a fat binary without PTX for compute capability 9.0 or less"));
         return Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU);
@@ -182,11 +139,5 @@ mod tests {
         let mut broken = fat(90, b".version 8.0");
         broken[16 + 8] = 0xff;
         assert_eq!(read(&broken), Err(CUresult::CUDA_ERROR_INVALID_IMAGE));
-    }
-
-    #[test]
-    fn linked_texts_come_back() {
-        let linked = vec!["first".to_string(), String::new(), "third".to_string()];
-        assert_eq!(read(&link(&linked)), Ok(linked));
     }
 }

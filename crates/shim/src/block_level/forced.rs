@@ -45,7 +45,8 @@ impl Forced {
             Self::Preempt(persistent) => Way::Preempt(*persistent),
             Self::Random(seed) => match random(*seed) % 8 {
                 0 => Way::Original,
-                1..4 => Way::Slices(within(*seed, blocks)),
+                // Not so small that a test spends its time with thousands of launches.
+                1..4 => Way::Slices(within(*seed, blocks).max(blocks / 32)),
                 _ => Way::Preempt(within(*seed, blocks.min(64))),
             },
         }
@@ -54,7 +55,7 @@ impl Forced {
     /// How many blocks the next slice has, of so many at most.
     pub(super) fn slice(&self, most: u32) -> u32 {
         match self {
-            Self::Random(seed) => within(*seed, most),
+            Self::Random(seed) => within(*seed, most).max(most / 4),
             Self::Slices(_) | Self::Preempt(_) => most,
         }
     }

@@ -12,12 +12,15 @@
 //!
 //! If the first part is refused, the original is launched, and its code is the program's.
 
+use super::conduct::Conduct;
 use super::control::Control;
 use super::forced::{Forced, Way};
 use super::loaded::Launchable;
 use super::packed::{Arguments, Packed};
-use super::plan::{self, Next, Plan};
+use super::plan;
+use super::prepared;
 use super::versions::{self, Versions};
+use super::waiting::{Relaxed, Waited, elapsed, nanoseconds, wait};
 use crate::call::is_ok;
 use crate::coroutine::Coroutine;
 use crate::gate::{self, Part};
@@ -28,17 +31,13 @@ use crate::{bind, settings, steps};
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use detshare_board::clock;
-use detshare_cuda::types::{CUevent, CUfunction, CUresult, CUstream, CUstreamCaptureMode};
-use detshare_policy::block_level::{ORIGINAL, SLICES_IN_FLIGHT, TURNAROUND_NS, Version};
+use detshare_cuda::types::{CUevent, CUfunction, CUresult, CUstream};
+use detshare_policy::block_level::Version;
 use detshare_ptx::block_level::{Persistent, Slice};
 use std::sync::MutexGuard;
 
-/// How long a launch waits for what is before it in its stream.
-const BEFORE: Duration = Duration::from_millis(2);
-/// After that the next so many launches in that stream do not wait.
+/// After a wait in vain for what is before it the next so many launches in that stream do not wait.
 const IMPATIENT: u32 = 64;
-/// How long a part may take beyond what was measured before its launch returns without it.
-const PATIENCE: Duration = Duration::from_millis(500);
 /// Once it may run, it runs for so long at least, whatever happens meanwhile.
 const LEAST_NS: u64 = 1_000_000;
 
@@ -74,6 +73,9 @@ pub(crate) enum Launched {
 /// Launches it in parts, if that can be done and is worth it.
 pub(crate) fn launch(request: &Request<'_>) -> Launched {
     let nothing = Launched::Original { measured: false };
+    if prepared::is_pending() {
+        prepared::make_a_moment();
+    }
     let Some(job) = Job::new(request) else { return nothing };
     if let Some(forced) = settings::get().forced() {
         return job.forced(forced).map_or(nothing, Launched::InParts);
@@ -106,49 +108,6 @@ fn blocks(shape: &Shape) -> Option<u32> {
     u32::try_from(shape.blocks).ok().filter(|blocks| is_plain && is_grid && (1..=MOST).contains(blocks))
 }
 
-/// How a launch in parts is to go on.
-struct Conduct<'a> {
-    forced: Option<&'a Forced>,
-    plan: Option<(&'static Plan, usize)>,
-    /// Blocks of one slice, or persistent ones.
-    at_once: u32,
-    is_measured: bool,
-    takes: Duration,
-    /// What a slice takes, or how long it is until persistent blocks give way.
-    part_ns: u64,
-}
-
-impl<'a> Conduct<'a> {
-    fn planned(plan: &'static Plan, next: &Next) -> Self {
-        let turnaround_ns = if next.turnaround_ns == 0 { TURNAROUND_NS } else { next.turnaround_ns };
-        let is_sliced = matches!(next.version, Version::Slices { .. });
-        let part_ns = if is_sliced { turnaround_ns / SLICES_IN_FLIGHT } else { turnaround_ns };
-        Self {
-            forced: None,
-            plan: Some((plan, next.number)).filter(|(_, number)| *number != ORIGINAL),
-            at_once: u32::try_from(next.at_once).unwrap_or(u32::MAX),
-            is_measured: next.is_measured,
-            takes: Duration::from_nanos(next.takes_ns),
-            part_ns,
-        }
-    }
-
-    fn forced(forced: &'a Forced, at_once: u32) -> Self {
-        let takes = Duration::from_millis(250);
-        Self { forced: Some(forced), plan: None, at_once, is_measured: false, takes, part_ns: TURNAROUND_NS }
-    }
-
-    /// How long is waited for what is before it in its stream. A test is to see parts more than it is to be fast.
-    fn before(&self) -> Duration {
-        if self.forced.is_some() { BEFORE * 25 } else { BEFORE }
-    }
-
-    /// How long a part may take.
-    fn patience(&self) -> Duration {
-        PATIENCE + self.takes * 4
-    }
-}
-
 /// One launch of the program.
 struct Job<'a> {
     request: &'a Request<'a>,
@@ -164,32 +123,6 @@ impl Drop for Occupied {
     fn drop(&mut self) {
         self.0.vacate();
     }
-}
-
-/// What this thread asks the driver must not end a capture of another one.
-struct Relaxed(CUstreamCaptureMode);
-
-impl Relaxed {
-    fn new() -> Self {
-        let mut mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-        cu!(cuThreadExchangeStreamCaptureMode(&raw mut mode));
-        Self(mode)
-    }
-}
-
-impl Drop for Relaxed {
-    fn drop(&mut self) {
-        cu!(cuThreadExchangeStreamCaptureMode(&raw mut self.0));
-    }
-}
-
-/// How waiting ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Waited {
-    Over,
-    /// The driver has an error of its own.
-    Failed,
-    TooLong,
 }
 
 impl<'a> Job<'a> {
@@ -471,30 +404,4 @@ impl<'a> Job<'a> {
         drop(state);
         control.rest();
     }
-}
-
-/// Waits until the GPU has come there.
-fn wait(event: CUevent, longest: Duration) -> Waited {
-    let started = clock::now();
-    loop {
-        match cu!(cuEventQuery(event)) {
-            CUresult::CUDA_ERROR_NOT_READY => {}
-            code if is_ok(code) => return Waited::Over,
-            _ => return Waited::Failed,
-        }
-        if clock::now().saturating_sub(started) > nanoseconds(longest) {
-            return Waited::TooLong;
-        }
-        std::thread::yield_now();
-    }
-}
-
-fn elapsed(start: CUevent, end: CUevent) -> Option<Duration> {
-    let mut milliseconds = 0.0;
-    let asked = cu!(cuEventElapsedTime_v2(&raw mut milliseconds, start, end));
-    is_ok(asked).then(|| Duration::from_secs_f32(milliseconds.max(0.0) / 1000.0))
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -11,12 +11,12 @@ use super::source::{self, Found, Origin};
 use super::{Controls, versions};
 use crate::background;
 use crate::boundary::guarded;
-use crate::call::is_ok;
 use crate::coroutine::{self, Coroutine};
 use crate::{log, settings, steps, tenant};
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
+use detshare_board::clock;
 use detshare_cuda::types::CUcontext;
 use detshare_ptx::ast::{FunctionKind, Item, Module, Variable};
 use detshare_ptx::block_level::{Refusal, Version, rewrite};
@@ -207,10 +207,9 @@ fn prepare(handle: usize) {
     let mut notes = Vec::new();
     let made = guarded(Err("an internal error".to_string()), || {
         let parts = make_parts(found, &mut notes)?;
-        let in_context = is_ok(cu!(cuCtxSetCurrent(coroutine.context())));
         let image = match &parts.source {
-            Some(source) if in_context => Some(compile(source)?),
-            _ => None,
+            Some(source) => Some(in_context(coroutine, || compile(source))?),
+            None => None,
         };
         Ok(Compiled { parts, image })
     });
@@ -224,6 +223,7 @@ fn prepare(handle: usize) {
             State::Nothing(reason)
         }
     };
+    super::report::changed();
     PENDING.store(true, Ordering::Relaxed);
 }
 
@@ -281,6 +281,28 @@ fn layout(module: &Module, name: &str, size: u32) -> Layout {
     Layout { parameters: kernel.into_iter().flat_map(|kernel| kernel.parameters.iter()).map(place).collect(), size }
 }
 
+/// Something is compiled, and the program, which is about to launch, always has something to do: once in a while it waits a
+/// little until all is over, so that there is a moment to load.
+pub(super) fn make_a_moment() {
+    /// How long it waits at most, and how long it is left alone then; twice as long each time that it waited in vain.
+    const LONGEST_NS: u64 = 100_000_000;
+    const ALONE_NS: u64 = 500_000_000;
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    static IN_VAIN: AtomicU32 = AtomicU32::new(0);
+    let (started, next) = (clock::now(), NEXT.load(Ordering::Relaxed));
+    if started < next || NEXT.compare_exchange(next, u64::MAX, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+        return;
+    }
+    // The first time only the clock is set: mostly there is a moment soon.
+    while next != 0 && is_pending() && clock::now().saturating_sub(started) < LONGEST_NS {
+        steps::look();
+        idle();
+        std::thread::yield_now();
+    }
+    let in_vain = if next != 0 && is_pending() { IN_VAIN.fetch_add(1, Ordering::Relaxed) } else { 0 };
+    NEXT.store(clock::now().saturating_add(ALONE_NS << in_vain.min(8)), Ordering::Relaxed);
+}
+
 /// The GPU has nothing of this process to do, as far as is known: what is compiled is loaded.
 pub(crate) fn idle() {
     if tenant::membership().is_some_and(steps::is_busy) {
@@ -291,11 +313,24 @@ pub(crate) fn idle() {
         let ready = held.records.iter().filter(|(_, record)| matches!(record.state, State::Compiled(_)));
         ready.filter_map(|(handle, record)| Some((*handle, record.coroutine?))).collect()
     };
-    let is_left = ready.into_iter().filter(|(handle, coroutine)| !(coroutine.is_idle() && load(*handle))).count();
-    PENDING.store(is_left != 0, Ordering::Relaxed);
+    let is_done = |(handle, coroutine): &(usize, &'static Coroutine)| {
+        in_context(coroutine, || coroutine.is_idle() && load(*handle))
+    };
+    let left = ready.iter().filter(|one| !is_done(one)).count();
+    PENDING.store(left != 0, Ordering::Relaxed);
 }
 
-/// Loads it; says whether that is over and done with.
+/// Does something with a context current, and puts the thread's own back.
+fn in_context<T>(coroutine: &Coroutine, body: impl FnOnce() -> T) -> T {
+    let mut before = CUcontext(null_mut());
+    cu!(cuCtxGetCurrent(&raw mut before));
+    cu!(cuCtxSetCurrent(coroutine.context()));
+    let done = body();
+    cu!(cuCtxSetCurrent(before));
+    done
+}
+
+/// Loads it in its context, which is current; says whether that is over and done with.
 fn load(handle: usize) -> bool {
     let Ok(_loading) = LOADING.try_lock() else { return false };
     let found = {
@@ -309,9 +344,6 @@ fn load(handle: usize) -> bool {
     if coroutine.is_ending() || coroutine.context().0.is_null() {
         return true;
     }
-    let mut before = CUcontext(null_mut());
-    cu!(cuCtxGetCurrent(&raw mut before));
-    cu!(cuCtxSetCurrent(coroutine.context()));
     let loaded = coroutine.make_controls().and_then(|_: &Controls| Loaded::new(&compiled, handle, is_library));
     let mut held = modules();
     match held.records.get_mut(&handle) {
@@ -324,6 +356,6 @@ fn load(handle: usize) -> bool {
     }
     drop(held);
     versions::renew_all();
-    cu!(cuCtxSetCurrent(before));
+    super::report::changed();
     true
 }

@@ -74,7 +74,7 @@ fn find_in(bytes: &[u8]) -> Result<Found, String> {
     if bytes.starts_with(&fatbin::MAGIC.to_le_bytes()) {
         let entries = fatbin::entries(bytes).map_err(|error| error.to_string())?;
         let entry = fatbin::ptx_of_what_runs(&entries, architecture()).map_err(|error| error.to_string())?;
-        Ok(Found::Entry(entry.to_owned()))
+        Ok(Found::Entry(entry.owned()))
     } else if bytes.starts_with(b"\x7fELF") {
         Err("it is machine code without PTX".to_string())
     } else {

@@ -4,7 +4,6 @@ use super::jit::Log;
 use super::{as_pointer, require};
 use crate::boundary::{Outcome, give, give_if_asked};
 use crate::device_runtime;
-use crate::fatbin;
 use crate::handle::{self, Table};
 use crate::module;
 use core::ffi::{c_char, c_uint, c_void};
@@ -94,7 +93,7 @@ pub(crate) unsafe fn cuLinkComplete(state: CUlinkState, image: *mut *mut c_void,
     let texts = linker.texts.lock().expect("no panic while it is held");
     // What could not be loaded is not handed out.
     linker.log.report(module::Module::load(&texts, None))?.unload();
-    let mut linked = fatbin::link(&texts);
+    let mut linked = detshare_ptx::fatbin::link(&texts);
     give(image, linked.as_mut_ptr().cast())?;
     give_if_asked(size, linked.len());
     *linker.image.lock().expect("no panic while it is held") = Some(linked);

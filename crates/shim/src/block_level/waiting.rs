@@ -1,0 +1,58 @@
+//! Waiting for the GPU in a launch: never without an end, and never with a lock.
+
+use crate::call::is_ok;
+use core::time::Duration;
+use detshare_board::clock;
+use detshare_cuda::types::{CUevent, CUresult, CUstreamCaptureMode};
+
+/// What this thread asks the driver must not end a capture of another one.
+pub(super) struct Relaxed(CUstreamCaptureMode);
+
+impl Relaxed {
+    pub(super) fn new() -> Self {
+        let mut mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        cu!(cuThreadExchangeStreamCaptureMode(&raw mut mode));
+        Self(mode)
+    }
+}
+
+impl Drop for Relaxed {
+    fn drop(&mut self) {
+        cu!(cuThreadExchangeStreamCaptureMode(&raw mut self.0));
+    }
+}
+
+/// How waiting ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waited {
+    Over,
+    /// The driver has an error of its own.
+    Failed,
+    TooLong,
+}
+
+/// Waits until the GPU has come there.
+pub(super) fn wait(event: CUevent, longest: Duration) -> Waited {
+    let started = clock::now();
+    loop {
+        match cu!(cuEventQuery(event)) {
+            CUresult::CUDA_ERROR_NOT_READY => {}
+            code if is_ok(code) => return Waited::Over,
+            _ => return Waited::Failed,
+        }
+        if clock::now().saturating_sub(started) > nanoseconds(longest) {
+            return Waited::TooLong;
+        }
+        std::thread::yield_now();
+    }
+}
+
+pub(super) fn elapsed(start: CUevent, end: CUevent) -> Option<Duration> {
+    let mut milliseconds = 0.0;
+    let asked = cu!(cuEventElapsedTime_v2(&raw mut milliseconds, start, end));
+    is_ok(asked).then(|| Duration::from_secs_f32(milliseconds.max(0.0) / 1000.0))
+}
+
+pub(super) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
