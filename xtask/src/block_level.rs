@@ -40,7 +40,7 @@ pub(crate) fn fuzz(built: &Path) -> Result<()> {
 
 /// That the suite notices what is broken on purpose.
 pub(crate) fn mutants(built: &Path) -> Result<()> {
-    summarised(suite(built, "mutants", Some("1")).arg(cases()).arg("hand/whole_"), "block_level-mutants")
+    summarised(suite(built, "mutants", Some("2")).arg(cases()).arg("hand/whole_"), "block_level-mutants")
 }
 
 /// Compiles the corpus anew, with compilers from PyPI, and writes the verdicts into its files.

@@ -94,12 +94,15 @@ const UNWRITTEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The registers of a function that is entered for the first time by this warp.
 pub(super) fn registers(function: &Function, block: &Surroundings, warp: u32) -> Registers {
-    // A program must not care what a register holds that nobody has written.
-    let unwritten = crate::device::settings().order.map_or(0, |seed| UNWRITTEN.rotate_left(low(seed) % 64));
+    // A program must not care what a register holds that nobody has written; it is another for each block.
+    let turn = |seed| block.index.iter().fold(low(seed), |sum, axis| sum.wrapping_add(*axis));
+    let turn = crate::device::settings().order.map(turn);
+    let unwritten = turn.map_or(0, |turn| UNWRITTEN.rotate_left(turn % 64));
+    let held = if turn.is_some_and(|turn| turn % 2 == 1) { u32::MAX } else { 0 };
     let mut r = Registers {
         narrow: vec![[low(unwritten); LANES]; function.narrow as usize],
         wide: vec![[unwritten; LANES]; function.wide as usize],
-        predicates: vec![low(unwritten); function.predicates as usize],
+        predicates: vec![held; function.predicates as usize],
         carry: 0,
     };
     r.wide[LOCAL_BASE as usize] = [0; LANES];

@@ -125,7 +125,7 @@ fn value(kind: &str, number: &str, random: &mut Random) -> Result<Vec<u8>> {
 
 /// Any word.
 fn word(random: &mut Random) -> u32 {
-    u32::try_from(random.word() >> 32).unwrap_or_default()
+    u32::try_from(random.bits() >> 32).unwrap_or_default()
 }
 
 /// A number from -1 to 1.

@@ -5,7 +5,7 @@
 
 use crate::case::Case;
 use crate::mutation::mutations;
-use crate::run;
+use crate::run::run_until;
 use crate::subject::rewritten;
 use crate::suite;
 use crate::worker::{Outcome, Request, with_counters};
@@ -24,45 +24,31 @@ const SAME: [(&str, &str); 7] = [
     ("Increment barrier.red.or.pred detshare_any, 0,", "another barrier does as well as long as nobody has left"),
 ];
 
-/// What became of a mutant in the files that have it.
-#[derive(Default)]
-struct Fate {
-    noticed: Option<String>,
-    loaded: bool,
-}
-
 /// Judges the mutants of all files; whether each was noticed.
 pub(crate) fn run(driver: &Path, jobs: Option<usize>, cases: &[Case]) -> Result<bool> {
     ensure!(suite::run(driver, jobs, cases, None)?, "the suite finds something before anything is broken");
-    let mut groups = Vec::new();
-    let mut names = Vec::new();
+    let mut mutants: BTreeMap<String, Vec<Request>> = BTreeMap::new();
     for case in cases {
         let counted = with_counters(&case.text, &case.launches)?;
         let (_, rewritten) = rewritten(&counted).with_context(|| case.path.display().to_string())?;
         let source = rewritten.source.with_context(|| format!("{} has no versions", case.name))?;
         for (number, mutation) in mutations(&counted, &source)?.into_iter().enumerate() {
-            names.push(format!("{} {}", mutation.text, mutation.place));
-            groups.push(vec![Request::Mutant { path: case.path.clone(), mutation: number }]);
+            let request = Request::Mutant { path: case.path.clone(), mutation: number };
+            mutants.entry(format!("{} {}", mutation.text, mutation.place)).or_default().push(request);
         }
     }
-    ensure!(!groups.is_empty(), "there are no mutants");
-    let count = groups.len();
-    let mut fates: BTreeMap<String, Fate> = BTreeMap::new();
-    for (name, outcome) in names.into_iter().zip(run::run(driver, groups, jobs)?.into_iter().flatten()) {
-        let fate = fates.entry(name).or_default();
-        match outcome {
-            Outcome::Wrong(why) => {
-                fate.loaded = true;
-                fate.noticed.get_or_insert(why);
-            }
-            Outcome::Same(_) => fate.loaded = true,
-            Outcome::NotLoaded(_) => {}
-        }
-    }
+    ensure!(!mutants.is_empty(), "there are no mutants");
+    let (names, groups): (Vec<String>, Vec<_>) = mutants.into_iter().unzip();
+    let outcomes = run_until(driver, groups, jobs, |outcome| matches!(outcome, Outcome::Wrong(_)))?;
     let (mut noticed, mut same, mut refused, mut survived) = (0, 0, 0, 0);
-    for (name, fate) in fates {
+    for (name, outcomes) in names.into_iter().zip(outcomes) {
         let reason = SAME.iter().find(|(part, _)| name.contains(part)).map(|(_, reason)| reason);
-        match (fate.noticed, fate.loaded, reason) {
+        let wrong = outcomes.iter().find_map(|outcome| match outcome {
+            Outcome::Wrong(why) => Some(why),
+            _ => None,
+        });
+        let loaded = outcomes.iter().any(|outcome| matches!(outcome, Outcome::Same(_)));
+        match (wrong, loaded, reason) {
             (Some(why), ..) => {
                 noticed += 1;
                 println!("{name} ... noticed: {why}");
@@ -82,7 +68,7 @@ pub(crate) fn run(driver: &Path, jobs: Option<usize>, cases: &[Case]) -> Result<
         }
     }
     println!(
-        "{count} mutants of {} kinds: {noticed} noticed, {survived} not, {same} compute the same, {refused} no driver takes",
+        "{} mutants: {noticed} noticed, {survived} not, {same} compute the same, {refused} no driver takes",
         noticed + survived + same + refused
     );
     Ok(survived == 0)

@@ -7,6 +7,16 @@ use std::sync::Mutex;
 
 /// All answers, in the order of the requests. Requests of one group go to one worker, one after the other.
 pub(crate) fn run(driver: &Path, groups: Vec<Vec<Request>>, jobs: Option<usize>) -> Result<Vec<Vec<Outcome>>> {
+    run_until(driver, groups, jobs, |_| false)
+}
+
+/// The same, but a group ends with the first answer that is enough.
+pub(crate) fn run_until(
+    driver: &Path,
+    groups: Vec<Vec<Request>>,
+    jobs: Option<usize>,
+    enough: impl Fn(&Outcome) -> bool + Sync,
+) -> Result<Vec<Vec<Outcome>>> {
     let driver = absolute(driver);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut collected = vec![Vec::new(); groups.len()];
@@ -19,7 +29,12 @@ pub(crate) fn run(driver: &Path, groups: Vec<Vec<Request>>, jobs: Option<usize>)
                     return Ok(());
                 };
                 for request in &requests {
-                    answers.push(overseer.ask(request)?);
+                    let answer = overseer.ask(request)?;
+                    let last = enough(&answer);
+                    answers.push(answer);
+                    if last {
+                        break;
+                    }
                 }
             }
         };

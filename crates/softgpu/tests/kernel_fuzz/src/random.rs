@@ -23,14 +23,14 @@ impl Random {
     }
 
     /// Any number.
-    pub fn word(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);
         mix(self.0)
     }
 
     /// A number below that bound, which is not 0.
     pub fn below(&mut self, bound: u32) -> u32 {
-        let wide = (self.word() >> 32) * u64::from(bound);
+        let wide = (self.bits() >> 32) * u64::from(bound);
         u32::try_from(wide >> 32).unwrap_or_default()
     }
 

@@ -89,7 +89,7 @@ impl Kind {
 
     pub(crate) fn value(self, random: &mut Random) -> u64 {
         match self {
-            Self::Predicate => random.word() & 1,
+            Self::Predicate => random.bits() & 1,
             Self::Int16 => integer(random, 16),
             Self::Int32 => integer(random, 32),
             Self::Int64 => integer(random, 64),
@@ -131,14 +131,14 @@ fn integer(random: &mut Random, width: u32) -> u64 {
         5 => one,
         6 => one.wrapping_sub(1),
         7 => u64::from(random.below(256)).wrapping_sub(128),
-        _ => random.word(),
+        _ => random.bits(),
     };
     low(value, width)
 }
 
 fn float(random: &mut Random, exponent_bits: u32, fraction_bits: u32, nan: bool) -> u64 {
     let largest = (1u64 << exponent_bits) - 1;
-    let fraction = low(random.word(), fraction_bits);
+    let fraction = low(random.bits(), fraction_bits);
     let few = 1u64 << random.below(fraction_bits);
     let bias = largest >> 1;
     let (exponent, fraction) = match random.below(16) {
@@ -155,9 +155,9 @@ fn float(random: &mut Random, exponent_bits: u32, fraction_bits: u32, nan: bool)
         10..=12 => (bias + u64::from(random.below(9)) - 4, fraction),
         // Far enough apart that one operand only decides about rounding.
         13 => (bias + u64::from(random.below(fraction_bits + 3)) - bias.min(4), few),
-        _ => (random.word() % largest, fraction),
+        _ => (random.bits() % largest, fraction),
     };
-    low(random.word(), 1) << (exponent_bits + fraction_bits) | exponent.min(largest) << fraction_bits | fraction
+    low(random.bits(), 1) << (exponent_bits + fraction_bits) | exponent.min(largest) << fraction_bits | fraction
 }
 
 /// A whole number from -4 to 4.
@@ -171,7 +171,7 @@ fn whole(random: &mut Random, exponent_bits: u32, fraction_bits: u32) -> u64 {
         3 => (bias + 1) << fraction_bits | half,
         _ => (bias + 2) << fraction_bits,
     };
-    magnitude | low(random.word(), 1) << (exponent_bits + fraction_bits)
+    magnitude | low(random.bits(), 1) << (exponent_bits + fraction_bits)
 }
 
 fn moderate(random: &mut Random) -> u64 {
@@ -180,7 +180,7 @@ fn moderate(random: &mut Random) -> u64 {
         1 => whole(random, 8, 23),
         _ => {
             let exponent = 127 + u64::from(random.below(24)) - 16;
-            low(random.word(), 1) << 31 | exponent << 23 | low(random.word(), 23)
+            low(random.bits(), 1) << 31 | exponent << 23 | low(random.bits(), 23)
         }
     }
 }
