@@ -1,7 +1,9 @@
 //! Every decision can be explained: `detshare explain` over programs whose launches and waits are put in order from here.
 
 use crate::daemon::{DaemonStage, built, until};
+use crate::fake::FakeDaemon;
 use crate::sharing::soft;
+use crate::stage::{Stage, outcome};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -150,6 +152,21 @@ fn a_pause_is_a_reason() {
     });
     let is_told = |it: &Value| it["held_for"] == "its tenant was paused" && it["held_ns"].as_u64() > Some(0);
     assert!(json(&house, "train").iter().any(is_told));
+}
+
+/// What cannot be is replaced, and it is said that it was: a tenant's page, a stored time, a due time.
+#[test]
+fn what_is_not_believed_is_said() {
+    let stage = Stage::new();
+    let _daemon = FakeDaemon::start(&stage);
+    let said = outcome(stage.detshare().args(["explain", "train"])).stdout;
+    for expected in [
+        "doubted: it has published what cannot be; something sensible was taken instead\n",
+        "; taken for 100 us: what is stored of it cannot be; when a step is due was not believed\n",
+        "310 us",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
 }
 
 /// Where nobody knows how long a kernel takes, or when a step is due, it is said what was done about it.

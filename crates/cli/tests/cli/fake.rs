@@ -85,6 +85,19 @@ fn respond(method: &str, path: &str, body: &str, status: &Status, tenants: &mut 
             tenant.objective.p99_ns = patch.p99_ns.unwrap_or(tenant.objective.p99_ns);
             json(serde_json::to_value(&*tenant).unwrap())
         }
+        // One that says what cannot be.
+        ("GET", Some("train/decisions")) => {
+            let tenant = tenants.iter().find(|tenant| tenant.name == "train").expect("it is there");
+            let doubted = serde_json::to_value(Tenant { doubts: true, ..tenant.clone() }).unwrap();
+            let decision = serde_json::json!({
+                "ago_ns": 5_000_000, "kernel": "matmul", "lane_width": 132, "held_ns": 0,
+                "reason": "over before the next step is due", "measured_ns": 310_000,
+                "assumed_ns": 100_000, "assumed_because": "what is stored of it cannot be", "due_not_believed": true,
+            });
+            json(serde_json::json!({
+                "tenant": doubted, "policy": "slo-aware", "aggressiveness": 0.25, "decisions": [decision],
+            }))
+        }
         ("GET", None) if path == "/v1/tenants" => json(serde_json::to_value(&*tenants).unwrap()),
         ("GET" | "PUT", None) if path != "/v1/nonsense" => json(serde_json::to_value(status).unwrap()),
         _ => (500, r#"{"error": "nothing is here"}"#.to_string()),

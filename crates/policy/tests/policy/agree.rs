@@ -316,7 +316,10 @@ proptest! {
     }
 
     #[test]
-    fn what_nobody_knows_is_taken_for_a_usual_kernel(moment in moment(), absurd in 4_000_000_001..=u64::MAX) {
+    fn what_nobody_knows_is_taken_for_a_usual_kernel(
+        // As what is handed on between processes is clamped to, and beyond.
+        moment in moment(), absurd in prop_oneof![4_000_000_001..=u64::from(u32::MAX), 4_000_000_001..=u64::MAX],
+    ) {
         let unknown = Launch::UNKNOWN;
         let usual = Launch { lasts_ns: Some(Launch::USUAL_NS), ..unknown };
         let not_believed = Launch { lasts_ns: Some(absurd), ..unknown };
