@@ -3,6 +3,9 @@
 For each function and each stretch of inputs, which are consecutive floats, the results are kept as their distance from the
 correctly rounded ones in units of the last place. Where a function should repeat itself from one power of two to the next,
 that is looked at with random inputs. Leaves `approximations.npz`, and prints a row for each stretch.
+
+Distances are packed by zlib: `numpy.frombuffer(zlib.decompress(file["rcp|0|0|int8"]), "int8")` are those of the floats from 2^0
+on. Results of special numbers are kept as they are, beside the numbers.
 """
 
 import argparse
@@ -32,12 +35,15 @@ STRETCHES = {
     "rcp": [0],
     "rsqrt": [0, 1],
     "sqrt": [0, 1],
-    "lg2": [-1, 0, 1, 5],
-    "ex2": [-8, -2, -1, 0, 3],
+    "lg2": [-2, -1, 0, 1, 5],
+    "ex2": [-26, -8, -2, -1, 0, 3, 6],
     "sin": [-4, -1, 0, 1, 2],
     "cos": [-4, -1, 0, 1, 2],
-    "tanh": [-8, -4, -2, -1, 0, 1, 2, 3],
+    "tanh": list(range(-13, 4)),
 }
+# Zeros, subnormal numbers, the ends of all ranges, infinities and NaNs, of both signs.
+SPECIAL = [0x0, 0x1, 0x7FFFFF, 0x800000, 0xC00000, 0xFFFFFF, 0x1000000, 0x3F800000, 0x3F7FFFFF, 0x3F800001, 0x42FC0000, 0x42FDFFFF,
+           0x43000000, 0x43160000, 0x7E7FFFFF, 0x7E800000, 0x7E800001, 0x7F000000, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000]
 # Results of 16 bits: all inputs there are.
 HALF = ["ex2.approx.f16", "tanh.approx.f16", "ex2.approx.ftz.bf16", "tanh.approx.bf16"]
 # Of these only the upper half of the input counts, and only the upper half of the result is there.
@@ -113,6 +119,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("."), metavar="DIR")
     options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
     if cupy.cuda.runtime.getDeviceCount() == 0:
         print("skipped: no GPU")
         return 77
@@ -126,6 +133,8 @@ def main():
                 data, kind, low, high = packed(distance(apply(function, bits), bits, exact))
                 kept[f"{name}|{exponent}|{sign}|{kind}"] = data
                 print(f"{instruction:<24}{('-' if sign else '') + '2^' + str(exponent):>8}{low:>8}{high:>8}{len(data) >> 10:>8}")
+        special = cupy.array(SPECIAL + [bits | 1 << 31 for bits in SPECIAL], dtype=cupy.uint32)
+        kept[f"{name}|special"] = cupy.asnumpy(cupy.stack([special, apply(function, special)]))
         if name in ("rcp", "rsqrt", "sqrt"):
             print(f"{instruction}: {repeats(function, name)} of {SAMPLES} differ from the same mantissa elsewhere")
     everything = cupy.arange(1 << 16, dtype=cupy.uint16)
