@@ -3,18 +3,18 @@
 //! Nothing here waits. Messages to tenants are put into their sockets if there is room; a tenant that has left its own
 //! unread for so long that there is none is sent away, and can come again.
 
+mod describe;
+
 use crate::config::Config;
-use crate::entry::{self, from_board};
+use crate::entry;
 use crate::history::History;
-use crate::learning::Seen;
+use crate::learning::{Seen, Taught};
 use crate::name;
 use crate::profiles::Gpu;
-use detshare_api::{DecisionMade, Isolation, Missed, Objective, Tenant, TenantPatch};
+use detshare_api::{Isolation, TenantPatch};
 use detshare_board::join::{Arrived, Hello, JoinError, Refusal, Welcome};
-use detshare_board::{Claim, Daemon, Entry, Noted, OBJECTIVES, Owner, SocketError, TenantState, TenantView, clock};
-use detshare_policy::Reason;
+use detshare_board::{Claim, Daemon, Entry, OBJECTIVES, Owner, SocketError, TenantState, TenantView, clock};
 use detshare_policy::objective::NAMES;
-use detshare_policy::phase::Phase;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
@@ -96,9 +96,13 @@ pub(crate) struct Present {
     joined: SystemTime,
     command: String,
     pub(crate) mps_client: Option<bool>,
+    /// Whether its page has ever held what cannot be.
     doubts: bool,
+    taught: Taught,
     /// Whether it missed its objectives at the last look.
     strained: bool,
+    /// Whether it was quarantined at the last look.
+    quarantined: bool,
     /// Dropped with the rest, which wakes the task that attends to the tenant.
     _sent_away: oneshot::Sender<()>,
 }
@@ -192,7 +196,9 @@ impl Registry {
             command: printable(&arguments.join(" ")),
             mps_client: None,
             doubts: false,
+            taught: Taught::default(),
             strained: false,
+            quarantined: false,
             _sent_away: sender,
         };
         self.present.insert(stay, present);
@@ -234,9 +240,9 @@ impl Registry {
         self.present.values_mut().for_each(|present| present.look(now));
     }
 
-    /// Takes what was learnt of everybody's steps.
+    /// Takes what was learnt of everybody.
     pub(crate) fn learn(&mut self) -> Vec<Seen> {
-        self.present.values_mut().map(Present::learn).collect()
+        self.present.values_mut().filter_map(Present::learn).collect()
     }
 }
 
@@ -276,6 +282,14 @@ impl Present {
 
     fn look(&mut self, now: u64) {
         let state = self.view.read(now);
+        self.doubt(&state);
+        self.history.look(now, &state, &self.view);
+        self.tell_of_objectives(now, &state);
+        self.tell_of_quarantine();
+    }
+
+    /// Says once that its page makes no sense.
+    fn doubt(&mut self, state: &TenantState) {
         if state.doubts.any() && !self.doubts {
             self.doubts = true;
             tracing::warn!(
@@ -285,8 +299,6 @@ impl Present {
                 "its page holds what cannot be; what can be is put in its place: is it of this version?"
             );
         }
-        self.history.look(now, &state, &self.view);
-        self.tell_of_objectives(now, &state);
     }
 
     /// Says when it begins to miss its objectives, and when it keeps to them again.
@@ -306,78 +318,39 @@ impl Present {
         }
     }
 
-    pub(crate) fn learn(&mut self) -> Seen {
-        Seen {
+    /// Says when its kernels begin to run far longer than they should, and when they run as they should again.
+    fn tell_of_quarantine(&mut self) {
+        let quarantined = self.view.is_quarantined();
+        if quarantined == self.quarantined {
+            return;
+        }
+        self.quarantined = quarantined;
+        let (name, pid) = (&self.name, self.pid());
+        if quarantined {
+            tracing::warn!(
+                name,
+                pid,
+                "quarantined: its kernels keep running over three times as long as predicted; it is kept on few SMs until they \
+                 do not: see `detshare explain {name}`"
+            );
+        } else {
+            tracing::info!(name, pid, "no longer quarantined: its kernels run as predicted again");
+        }
+    }
+
+    /// Takes what was learnt of it since the last time; nothing of one whose page makes no sense.
+    pub(crate) fn learn(&mut self) -> Option<Seen> {
+        let kernels = self.view.kernels();
+        let tenant = self.history.learn(&self.view);
+        // Afterwards: what was read is from before.
+        self.doubt(&self.view.read(clock::now()));
+        let seen = || Seen {
             gpu: Gpu::of(&self.hello),
             name: self.wanted_name.clone(),
-            tenant: self.history.learn(&self.view),
-            kernels: self.view.kernels(),
-        }
-    }
-
-    /// Why its launches went as they did; `name_of` knows the tenants by slot.
-    pub(crate) fn explain(&self, name_of: impl Fn(usize) -> Option<String>) -> Vec<DecisionMade> {
-        let (now, widths) = (clock::now(), self.view.widths());
-        let about = |number: u8| Reason::from_number(number).map_or("unknown", Reason::about).to_string();
-        let describe = |noted: Noted| DecisionMade {
-            ago_ns: now.saturating_sub(noted.at_ns),
-            kernel: self.view.kernel(noted.kernel).map(|kernel| kernel.name),
-            lane_width: widths.get(usize::from(noted.lane)).copied().unwrap_or(0),
-            reason: about(noted.reason),
-            held_ns: noted.held_ns,
-            held_for: (noted.held_for != 0).then(|| about(noted.held_for)),
-            because_of: name_of(usize::from(noted.because_of)),
-            predicted_ns: (noted.predicted_ns != 0).then_some(noted.predicted_ns),
-            measured_ns: (noted.measured_ns != 0).then_some(noted.measured_ns),
+            tenant,
+            kernels: self.taught.choose(kernels, self.hello.width),
         };
-        self.view.decisions().into_iter().map(describe).collect()
-    }
-
-    /// As the interface has it.
-    pub(crate) fn describe(&self) -> Tenant {
-        let now = clock::now();
-        let state = self.view.read(now);
-        let rates = self.history.rates(now, &state, &self.view);
-        let phase = Phase::from_number(state.phase);
-        // Nobody waits for the tokens of others.
-        let is_served = self.entry.class == detshare_board::Class::Latency;
-        let detshare_board::Objective { p99_ns, ttft_ns, tpot_ns } = self.entry.objective;
-        Tenant {
-            name: self.name.clone(),
-            pid: self.pid(),
-            slot: self.claim.slot(),
-            class: from_board(self.entry.class),
-            paused: self.entry.paused,
-            busy: state.step.is_busy(),
-            lane: lane_name(&state, self.hello.width),
-            lane_width: state.lane_width,
-            step: state.step.number().into(),
-            steps_per_second: rates.steps,
-            step_p50_ns: rates.p50_ns,
-            step_p99_ns: rates.p99_ns,
-            launches: state.launched,
-            launches_per_second: rates.launches,
-            finished: state.finished,
-            holding: state.holding_since.is_some(),
-            holds: state.holds,
-            holds_per_second: rates.holds,
-            held_ns: state.held_ns,
-            memory: state.memory,
-            memory_limit: self.entry.limits.memory,
-            weight: self.entry.weight,
-            objective: Objective { p99_ns, ttft_ns, tpot_ns },
-            gpu: self.hello.gpu.clone(),
-            width: self.hello.width,
-            mps_client: self.mps_client,
-            joined: humantime::format_rfc3339_millis(self.joined).to_string(),
-            command: self.command.clone(),
-            phase: (is_served && phase != Phase::Unknown).then(|| phase.name().to_string()),
-            pace_ns: (is_served && state.pace_ns != 0).then_some(state.pace_ns),
-            quarantined: self.view.is_quarantined(),
-            missed: Missed { p99: rates.missed[0], ttft: rates.missed[1], tpot: rates.missed[2] },
-            strained: state.strained,
-            doubts: self.doubts || state.doubts.any(),
-        }
+        (!self.doubts).then(seen)
     }
 }
 
@@ -404,18 +377,6 @@ fn map(page: &OwnedFd) -> Result<(TenantView, TenantState), JoinRefused> {
     }
 }
 
-/// Lanes are numbered: 0 is `full`, then come front and rest of one split after the other. A split is called by the width
-/// of its front.
-fn lane_name(state: &TenantState, gpu_width: u32) -> String {
-    let width = state.lane_width;
-    match (state.lane, width) {
-        (0, _) => "full".to_string(),
-        (lane, 0) => if lane % 2 == 1 { "front" } else { "rest" }.to_string(),
-        (lane, _) if lane % 2 == 1 => format!("front{width}"),
-        _ => format!("rest{}", gpu_width.saturating_sub(width)),
-    }
-}
-
 /// A process's arguments, as far as they can be read.
 fn arguments(pid: u32) -> Vec<String> {
     let mut bytes = Vec::new();
@@ -439,18 +400,6 @@ fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lanes_are_called_by_their_split() {
-        let tenant = detshare_board::Tenant::create(detshare_board::Class::Latency).unwrap();
-        let view = TenantView::map(tenant.file()).unwrap();
-        let name = |lane, width| {
-            tenant.set_lane(lane, width);
-            lane_name(&view.read(0), 132)
-        };
-        assert_eq!([name(0, 132), name(1, 16), name(2, 116)], ["full", "front16", "rest16"]);
-        assert_eq!([name(0, 0), name(3, 0), name(4, 0)], ["full", "front", "rest"]);
-    }
 
     #[test]
     fn a_command_is_read_and_printable() {
