@@ -21,10 +21,11 @@ def main():
     parser.add_argument("--shim", required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--jobs", default="10")
+    parser.add_argument("--ways", default="driver,moving", help=f"of {', '.join(WAYS)}; each takes minutes")
     parser.add_argument("only", nargs="*", help="parts of tests' names")
     options = parser.parse_args()
     reports, codes = {}, []
-    for way, settings in WAYS.items():
+    for way, settings in ((way, WAYS[way]) for way in options.ways.split(",")):
         verdicts = options.out.with_suffix(f".{way}.json")
         library = options.driver if way == "driver" else options.shim
         command = [SUITE, "--jobs", options.jobs, "--driver", library, "--out", verdicts]

@@ -27,6 +27,8 @@ int main(int argc, char** argv) {
     cudaStream_t streams[parts];
     int calls[parts] = {};
     const Array<int> device(count);
+    // It is cleared in the legacy stream, which these streams do not wait for.
+    CHECK(cudaDeviceSynchronize());
     for (int p = 0; p < parts; p++) {
         CHECK(cudaStreamCreateWithFlags(&streams[p], cudaStreamNonBlocking));
         int* const at = device + p * part;

@@ -97,6 +97,9 @@ struct Arguments {
     /// How long it does nothing after each step, in microseconds
     #[arg(long, default_value_t = 0)]
     pause_us: u64,
+    /// Pauses are of random length, so long in the middle of many; from the seed
+    #[arg(long)]
+    random_pauses: bool,
     /// The kernels of a step are a graph in each stream
     #[arg(long)]
     graph: bool,
@@ -106,6 +109,25 @@ struct Arguments {
     /// Rounds of each thread of a kernel
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     work: u32,
+}
+
+/// How long to do nothing, one after the other.
+struct Pauses {
+    state: u64,
+}
+
+impl Pauses {
+    /// At random they are distributed as those between arrivals that know nothing of each other.
+    fn next(&mut self, arguments: &Arguments) -> Duration {
+        let usual = Duration::from_micros(arguments.pause_us);
+        if !arguments.random_pauses {
+            return usual;
+        }
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // From above 0 to 1.
+        let part = f64::from(u32::try_from(self.state >> 33).unwrap_or(0) + 1) / f64::from(1_u32 << 31);
+        usual.mul_f64(-part.ln())
+    }
 }
 
 fn main() -> ExitCode {
@@ -134,6 +156,7 @@ fn run(arguments: &Arguments) -> Result<u64> {
     let streams: Result<Vec<_>> =
         (0..arguments.streams).map(|number| Stream::new(&library, kernel, arguments, number)).collect();
     let streams = streams?;
+    let mut pauses = Pauses { state: arguments.seed.into() };
     for step in 1..=arguments.steps {
         for stream in &streams {
             stream.launch(&library, kernel, arguments)?;
@@ -144,7 +167,7 @@ fn run(arguments: &Arguments) -> Result<u64> {
             writeln!(out, "step {step}").and_then(|()| out.flush())?;
         }
         if arguments.pause_us > 0 {
-            std::thread::sleep(Duration::from_micros(arguments.pause_us));
+            std::thread::sleep(pauses.next(arguments));
         }
     }
     cu!(library, cuCtxSynchronize())?;

@@ -11,14 +11,35 @@ use std::process::{Child, Command, Stdio};
 struct Scenario {
     name: &'static str,
     servers: &'static [&'static [&'static str]],
+    /// Only one tenant at a time has the GPU, as without MPS; policies that need partitions are refused then.
+    process: bool,
 }
 
-const SCENARIOS: [Scenario; 3] = [
-    Scenario { name: "regular, by graph", servers: &[&["--kernels", "30", "--graph", "--pause-us", "4000"]] },
-    Scenario { name: "regular, kernel by kernel", servers: &[&["--kernels", "30", "--pause-us", "4000"]] },
+const SCENARIOS: [Scenario; 5] = [
+    Scenario {
+        name: "regular, by graph",
+        servers: &[&["--kernels", "30", "--graph", "--pause-us", "4000"]],
+        process: false,
+    },
+    Scenario {
+        name: "regular, kernel by kernel",
+        servers: &[&["--kernels", "30", "--pause-us", "4000"]],
+        process: false,
+    },
+    Scenario {
+        name: "at random",
+        servers: &[&["--kernels", "30", "--graph", "--pause-us", "4000", "--random-pauses"]],
+        process: false,
+    },
     Scenario {
         name: "two servers",
         servers: &[&["--kernels", "20", "--pause-us", "4000"], &["--kernels", "40", "--graph", "--pause-us", "9000"]],
+        process: false,
+    },
+    Scenario {
+        name: "regular, one process at a time",
+        servers: &[&["--kernels", "30", "--graph", "--pause-us", "4000"]],
+        process: true,
     },
 ];
 const STEPS: &str = "40";
@@ -75,7 +96,8 @@ struct Shared {
 fn share(policy: &str, scenario: &Scenario) -> Shared {
     let house = DaemonStage::new();
     // The isolation that a machine without an NVIDIA device has; and no share at any price, for servers that are always busy.
-    let configuration = format!("policy = \"{policy}\"\nleast_share = 0.0\n");
+    let isolation = if scenario.process { "process" } else { "auto" };
+    let configuration = format!("policy = \"{policy}\"\nisolation = \"{isolation}\"\nleast_share = 0.0\n");
     std::fs::write(house.stage.path(".config/detshare/detshare.toml"), configuration).unwrap();
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(house.detshare(&["up"]).code, Some(0));
@@ -121,14 +143,47 @@ fn steps(record: &[Value]) -> Vec<(u64, u64)> {
 
 #[test]
 fn the_policies_disturb_in_the_order_that_they_promise() {
-    for scenario in &SCENARIOS {
+    for scenario in SCENARIOS.iter().filter(|scenario| !scenario.process) {
         let [throughput, exclusive, slo_aware] =
             ["throughput", "exclusive", "slo-aware"].map(|policy| share(policy, scenario));
         let all = format!("{}: {throughput:?} {exclusive:?} {slo_aware:?}", scenario.name);
         assert!(throughput.inside > 2 * slo_aware.inside, "slo-aware keeps out of steps: {all}");
         assert!(throughput.inside > 2 * exclusive.inside, "exclusive keeps out of steps: {all}");
-        assert!(throughput.launches > 0, "{all}");
+        assert!(throughput.launches > slo_aware.launches, "the training gets on best where it need not wait: {all}");
+        assert!(slo_aware.launches > 0 && exclusive.launches > 0, "it gets on under each: {all}");
         assert_eq!((throughput.servers_held, slo_aware.servers_held), (0, 0), "servers are never held: {all}");
         println!("{all}");
+    }
+}
+
+#[test]
+fn one_process_at_a_time_keeps_out_of_steps_too() {
+    let scenario = SCENARIOS.iter().find(|scenario| scenario.process).expect("one");
+    let beside = share("throughput", &Scenario { process: false, ..*scenario });
+    let [exclusive, slo_aware] = ["exclusive", "slo-aware"].map(|policy| share(policy, scenario));
+    let all = format!("{beside:?} {exclusive:?} {slo_aware:?}");
+    assert!(beside.inside > 2 * slo_aware.inside, "slo-aware keeps out of steps: {all}");
+    assert!(beside.inside > 2 * exclusive.inside, "exclusive keeps out of steps: {all}");
+    assert!(
+        slo_aware.launches > 0 && slo_aware.servers_held == 0,
+        "the training gets on, the server is not held: {all}"
+    );
+}
+
+/// Two trainings: side by side nobody is held, one at a time both are, by turns.
+#[test]
+fn trainings_share_as_the_policy_says() {
+    for (policy, are_held) in [("throughput", false), ("slo-aware", false), ("exclusive", true)] {
+        let house = DaemonStage::new();
+        std::fs::write(house.stage.path(".config/detshare/detshare.toml"), format!("policy = \"{policy}\"\n")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(house.detshare(&["up"]).code, Some(0));
+        let trainings = ["one", "other"].map(|name| start(&house, folder.path(), name, "best-effort", &TRAINING));
+        let held = trainings.map(|tenant| {
+            let (said, record) = end(tenant);
+            assert_eq!(said, alone(&TRAINING), "{policy}: other bits");
+            record.iter().filter(|line| line["held"].as_u64().is_some_and(|held| held > 0)).count()
+        });
+        assert_eq!(held.iter().any(|held| *held > 0), are_held, "{policy}: {held:?}");
     }
 }

@@ -14,16 +14,15 @@ pub(super) fn checked(function: &Function, grid: [u32; 3], asked: Option<[u32; 3
     let set = *function.attributes.lock().expect("no panic while it is held");
     let required = properties.required_cluster.or(set.required_cluster());
     let cluster = match (required, asked) {
-        (Some(required), Some(asked)) if required != asked => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        (Some(required), Some(asked)) if required != asked => return Err(CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE),
         (Some(cluster), _) | (None, Some(cluster)) => cluster,
         (None, None) if properties.needs_cluster => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         (None, None) => return Ok(None),
     };
-    require(cluster.iter().all(|size| *size > 0))?;
-    if blocks(cluster) > most_blocks(function) {
+    let divides = grid.iter().zip(cluster).all(|(grid, size)| size > 0 && grid.is_multiple_of(size));
+    if !divides || blocks(cluster) > most_blocks(function) {
         return Err(CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE);
     }
-    require(grid.iter().zip(cluster).all(|(grid, size)| grid.is_multiple_of(size)))?;
     Ok(Some(cluster))
 }
 

@@ -180,16 +180,25 @@ pub(crate) unsafe fn cuCtxSynchronize_v2(context: CUcontext) -> Outcome {
     context.synchronise()
 }
 
+/// Why a limit is refused: there is none of that number, or this device does not have it.
+fn unknown_limit(limit: CUlimit) -> CUresult {
+    if limit.0 < CUlimit::CU_LIMIT_MAX.0 {
+        CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT
+    } else {
+        CUresult::CUDA_ERROR_INVALID_VALUE
+    }
+}
+
 pub(crate) unsafe fn cuCtxGetLimit(value: *mut usize, limit: CUlimit) -> Outcome {
     let context = context::current()?;
-    let first = LIMITS.iter().find(|(known, _)| *known == limit).ok_or(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT)?.1;
+    let first = LIMITS.iter().find(|(known, _)| *known == limit).ok_or_else(|| unknown_limit(limit))?.1;
     give(value, context.limits.lock().expect("no panic while it is held").get(&limit.0).copied().unwrap_or(first))
 }
 
 pub(crate) unsafe fn cuCtxSetLimit(limit: CUlimit, value: usize) -> Outcome {
     let context = context::current()?;
     if !LIMITS.iter().any(|(known, _)| *known == limit) {
-        return Err(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT);
+        return Err(unknown_limit(limit));
     }
     context.system.set_limit(limit, value)?;
     context.limits.lock().expect("no panic while it is held").insert(limit.0, value);

@@ -140,7 +140,7 @@ pub(crate) unsafe fn cuIpcCloseMemHandle(address: CUdeviceptr) -> Outcome {
 pub(crate) unsafe fn cuIpcGetEventHandle(handle: *mut CUipcEventHandle, event: CUevent) -> Outcome {
     let event = crate::event::find(event)?;
     // Another process's event is not this one's to pass on.
-    let shared = event.shared.as_ref().filter(|shared| shared.own).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+    let shared = event.shared.as_ref().filter(|shared| shared.own).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
     let file = shared.file().ok_or(CUresult::CUDA_ERROR_OPERATING_SYSTEM)?;
     let mut bytes = [0; HANDLE];
     bytes[..8].copy_from_slice(&EVENT);
@@ -151,7 +151,10 @@ pub(crate) unsafe fn cuIpcGetEventHandle(handle: *mut CUipcEventHandle, event: C
 pub(crate) unsafe fn cuIpcOpenEventHandle(opened: *mut CUevent, handle: CUipcEventHandle) -> Outcome {
     let context = context::healthy()?;
     let bytes = as_bytes(handle.reserved);
-    require(!opened.is_null() && bytes[..8] == EVENT)?;
+    require(!opened.is_null())?;
+    if bytes[..8] != EVENT {
+        return Err(CUresult::CUDA_ERROR_MAP_FAILED);
+    }
     let file = FileOf::from_bytes(bytes[8..24].try_into().map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)?);
     if file.process == std::process::id() {
         return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);

@@ -226,6 +226,7 @@ pub(crate) unsafe fn cuLaunchKernelEx(
     let mut attributes = Attributes::new();
     for index in 0..config.numAttrs as usize {
         let attribute = &*config.attrs.add(index);
+        require(attribute.id.0 < Attribute::CU_LAUNCH_ATTRIBUTE_MAX.0)?;
         attributes.insert(attribute.id.0, (&raw const attribute.value).cast::<[u8; 64]>().read());
     }
     let stream = if config.hStream.0.is_null() { default } else { config.hStream };

@@ -140,7 +140,7 @@ pub(crate) unsafe fn cuMemHostRegister_v2(pointer: *mut c_void, bytes: usize, fl
     require(flags & DEVICE_REGISTERS == 0)?;
     let start = pointer.expose_provenance() as u64;
     let end = start.checked_add(bytes as u64).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-    if memory::find(start).is_some_and(|range| range.is_host()) {
+    if memory::find(start).is_some_and(|range| matches!(range.kind, Kind::Registered(_))) {
         return Err(CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     }
     require(memory::find(start).is_none() && is_there(start, end, flags & READ_ONLY == 0))?;
@@ -183,8 +183,10 @@ pub(crate) unsafe fn cuMemHostUnregister(pointer: *mut c_void) -> Outcome {
     let context = context::current()?;
     require(!pointer.is_null())?;
     let start = pointer.addr() as u64;
-    let is_registered = |range: &Range| range.start == start && matches!(range.kind, Kind::Registered(_));
-    if !memory::find(start).is_some_and(|range| is_registered(&range)) {
+    let range = memory::find(start);
+    // What the driver itself allocated is another thing than what it was never told of.
+    require(!range.as_ref().is_some_and(|range| matches!(range.kind, Kind::Host(_))))?;
+    if !range.is_some_and(|range| range.start == start && matches!(range.kind, Kind::Registered(_))) {
         return Err(CUresult::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
     }
     let result = context.synchronise();

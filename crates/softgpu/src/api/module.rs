@@ -55,8 +55,9 @@ pub(crate) unsafe fn cuModuleUnload(module: CUmodule) -> Outcome {
 }
 
 pub(crate) unsafe fn cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char) -> Outcome {
-    let module = module::find(module.0.addr())?;
-    give(function, CUfunction(as_pointer(module.function(text(name)?)?.handle)))
+    let (module, name) = (module::find(module.0.addr())?, text(name)?);
+    require(!name.is_empty())?;
+    give(function, CUfunction(as_pointer(module.function(name)?.handle)))
 }
 
 pub(crate) unsafe fn cuModuleGetFunctionCount(count: *mut c_uint, module: CUmodule) -> Outcome {
@@ -79,8 +80,9 @@ pub(crate) unsafe fn cuModuleGetGlobal_v2(
     module: CUmodule,
     name: *const c_char,
 ) -> Outcome {
-    let module = module::find(module.0.addr())?;
-    let global = module.global(text(name)?)?;
+    let (module, name) = (module::find(module.0.addr())?, text(name)?);
+    require(!module.kernel_names().contains(&name))?;
+    let global = module.global(name)?;
     give_if_asked(address, CUdeviceptr_v2(global.address));
     give_if_asked(bytes, usize::try_from(global.size).unwrap_or(usize::MAX));
     Ok(())

@@ -101,5 +101,7 @@ pub(crate) unsafe fn cuOccupancyAvailableDynamicSMemPerBlock(
     require(blocks > 0 && threads > 0)?;
     let used = function.kernel.properties.shared_bytes + device::RESERVED_SHARED_PER_BLOCK;
     let each = (device::SHARED_PER_SM / blocks.unsigned_abs()).saturating_sub(used);
-    give(bytes, each.min(device::SHARED_PER_BLOCK_OPTIN) as usize)
+    // No more than the function may have as it is set.
+    let most = function.attributes.lock().expect("no panic while it is held").most_dynamic_shared;
+    give(bytes, each.min(u32::try_from(most).unwrap_or(0)) as usize)
 }

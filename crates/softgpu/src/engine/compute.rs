@@ -234,6 +234,7 @@ fn title(kind: FaultKind) -> &'static str {
     match kind {
         FaultKind::IllegalAddress => "illegal address",
         FaultKind::MisalignedAddress => "misaligned address",
+        FaultKind::IllegalInstruction => "illegal instruction",
         FaultKind::Trap => "trap",
         FaultKind::Assert => "failed assertion",
         FaultKind::InvalidProgramCounter => "invalid program counter",
@@ -248,6 +249,7 @@ fn code(kind: FaultKind) -> CUresult {
     match kind {
         FaultKind::IllegalAddress => CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
         FaultKind::MisalignedAddress => CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
+        FaultKind::IllegalInstruction => CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION,
         FaultKind::InvalidProgramCounter => CUresult::CUDA_ERROR_INVALID_PC,
         FaultKind::StackOverflow => CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR,
         FaultKind::Assert => CUresult::CUDA_ERROR_ASSERT,

@@ -23,6 +23,8 @@ pub(super) struct Memory<'a> {
     /// Shared memory of the cluster's other blocks, by rank.
     peers: &'a mut [Vec<u8>],
     rank: u32,
+    /// Whether the launch has clusters.
+    clustered: bool,
     pub(super) local: &'a mut Local,
     pub(super) parameters: &'a [u8],
     /// Whether kernels may access all bytes from an address on.
@@ -36,10 +38,15 @@ impl<'a> Memory<'a> {
             shared: &mut block.shared,
             peers: &mut block.cluster.shared,
             rank: block.rank,
+            clustered: block.shape.cluster.is_some(),
             local,
             parameters: &block.shape.parameters,
             is_mapped: block.is_mapped,
         }
+    }
+
+    pub(super) fn is_clustered(&self) -> bool {
+        self.clustered
     }
 
     /// The bytes of an access within the cluster's shared memory.

@@ -81,6 +81,15 @@ fn convert_bits(bits: u64, from: Number, to: Number, mode: FloatMode) -> u64 {
         (Number::Float(from), Number::Integer { bits: size, signed }) => {
             to_integer(operand(bits, from, mode), from, size, signed, mode)
         }
+        // The compiler makes a move of it, which leaves NaNs alone.
+        (Number::Float(FloatType::F32), Number::Float(FloatType::F32))
+        | (Number::Float(FloatType::F64), Number::Float(FloatType::F64))
+            if mode == FloatMode::PLAIN =>
+        {
+            bits
+        }
+        // What becomes an `f16` is not flushed first, whatever the instruction says.
+        (Number::Float(from), Number::Float(FloatType::F16)) => to_float(low(bits, from), from, FloatType::F16, mode),
         (Number::Float(from), Number::Float(to)) => to_float(operand(bits, from, mode), from, to, mode),
         (Number::Float(FloatType::F32), Number::Tf32) => {
             let bits = operand(bits, FloatType::F32, mode);

@@ -34,6 +34,11 @@ impl Spot {
         BadAccess { lane: self.lane, address: self.at | window, kind }
     }
 
+    /// What crosses from block to block without a thread needs a launch with clusters, be it to the own block.
+    fn in_cluster(self, memory: &Memory<'_>) -> Result<Self, BadAccess> {
+        if memory.is_clustered() { Ok(self) } else { Err(self.bad(FaultKind::IllegalInstruction)) }
+    }
+
     pub(super) fn aligned(self, align: u64) -> Result<Self, BadAccess> {
         if self.at.is_multiple_of(align.max(1)) { Ok(self) } else { Err(self.bad(FaultKind::MisalignedAddress)) }
     }
@@ -178,6 +183,9 @@ pub(super) fn copy(r: &Registers, memory: &mut Memory<'_>, copy: &Copy, mask: u3
         let read = if ignored >> lane & 1 != 0 { 0 } else { read };
         let from = Spot::of(r, &copy.from, lane).aligned(copy.align)?;
         let to = Spot::of(r, &copy.to, lane).aligned(copy.align)?;
+        if (from.space, to.space) == (Space::Shared, Space::Shared) {
+            to.in_cluster(memory)?;
+        }
         if !u64::from(bytes).is_multiple_of(copy.align) {
             return Err(to.bad(FaultKind::MisalignedAddress));
         }
@@ -208,7 +216,7 @@ pub(super) fn store_async(
     for lane in lanes_of(mask) {
         let bytes: Vec<u8> =
             store.from.iter().flat_map(|from| r.read_lane(*from, lane).to_le_bytes().into_iter().take(size)).collect();
-        let to = Spot::of(r, &store.address, lane).in_shared()?.aligned(bytes.len() as u64)?;
+        let to = Spot::of(r, &store.address, lane).in_shared()?.in_cluster(memory)?.aligned(bytes.len() as u64)?;
         match store.reduction {
             Some(reduction) => to.reduce(memory, reduction, &bytes)?,
             None => to.write(memory, &bytes)?,

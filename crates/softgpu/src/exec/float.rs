@@ -23,7 +23,7 @@ const NAN64: u64 = 0xfff8_0000_0000_0000;
 
 /// The bits of a result. Unlike `f32`, `f64` passes NaNs on: the first of these operands that is one.
 #[inline(always)]
-fn bits64<const N: usize>(value: f64, operands: [u64; N]) -> u64 {
+pub(in crate::exec) fn bits64<const N: usize>(value: f64, operands: [u64; N]) -> u64 {
     if !value.is_nan() {
         return value.to_bits();
     }
@@ -75,6 +75,7 @@ impl FloatMode {
         keep_nan: false,
         sign_of_both: false,
         finite: false,
+        outside_is_zero: false,
         integral: false,
     };
 

@@ -156,6 +156,14 @@ pub(super) fn pair(half: impl Fn(u32) -> u32) -> u32 {
     half(0) & LOW | half(16) << 16
 }
 
+/// What a tensor copy writes for elements outside of the tensor, as `f16` and `bf16` alike; of either sign where it is
+/// read. No arithmetic gives this NaN.
+pub(super) const OUTSIDE: u32 = 0x7ff7;
+
+fn is_outside(bits: u32) -> bool {
+    bits & !SIGN == OUTSIDE
+}
+
 /// `fma` of halves, one in a register or two side by side.
 pub(super) fn run_fma(
     r: &mut Registers,
@@ -177,8 +185,11 @@ pub(super) fn run_fma(
         FloatType::F16 if mode.is(false) => run(r, packed, d, abc, mask, |a, b, c| fma(FloatType::F16, a, b, c)),
         FloatType::Bf16 if mode.is(false) => run(r, packed, d, abc, mask, |a, b, c| fma(FloatType::Bf16, a, b, c)),
         _ => run(r, packed, d, abc, mask, |a, b, c| {
-            let [a, b, c] = [a, b, c].map(|bits| u64::from(bits & LOW));
-            fma_bits(ty, mode, a, b, c) as u32
+            let [a, b, c] = [a, b, c].map(|bits| bits & LOW);
+            if mode.outside_is_zero && (is_outside(a) || is_outside(b)) {
+                return 0;
+            }
+            fma_bits(ty, mode, a.into(), b.into(), c.into()) as u32
         }),
     }
 }

@@ -173,6 +173,9 @@ pub(crate) enum FaultKind {
     IllegalAddress,
     /// An access that is not aligned to its size.
     MisalignedAddress,
+    /// What no instruction can do: a copy of a tensor from a place that it cannot begin at, or a store to another
+    /// block in a launch without clusters.
+    IllegalInstruction,
     /// `trap`.
     Trap,
     /// `__assertfail`.

@@ -2,6 +2,7 @@
 
 use super::access::{BadAccess, Memory};
 use super::copy::{Spot, targets};
+use super::half;
 use super::interface::FaultKind;
 use super::lanes::{Registers, lanes_of};
 use super::op::{AtomicOp, AtomicType, Space, TensorCopy, TensorDirection, TensorReplace};
@@ -10,7 +11,7 @@ use super::tensor_map::{MOST_DIMENSIONS, SIZE, TensorMap, element_size};
 /// What the map and the shared memory are multiples of.
 const MAP_ALIGN: u64 = 64;
 const SHARED_ALIGN: u64 = 128;
-/// Shared memory is swizzled in such units.
+/// Shared memory is swizzled in such units, boxes begin at them, and stores end with them.
 const UNIT: usize = 16;
 
 fn read_map(memory: &mut Memory<'_>, spot: Spot) -> Result<TensorMap, BadAccess> {
@@ -61,9 +62,9 @@ fn rows(map: &TensorMap, start: [i64; MOST_DIMENSIONS]) -> impl Iterator<Item = 
 
 /// What elements outside of the tensor hold.
 fn fill(map: &TensorMap, size: usize) -> [u8; 8] {
-    // A NaN of its own, as wide as the element.
     let nan: u64 = match size {
-        2 => 0x7fff,
+        // The one that `fma.oob` looks for.
+        2 => half::OUTSIDE.into(),
         4 => 0x7fff_ffff,
         _ => 0x7fff_ffff_ffff_ffff,
     };
@@ -82,6 +83,7 @@ pub(super) fn copy(r: &Registers, memory: &mut Memory<'_>, copy: &TensorCopy, ma
         for (start, slot) in start.iter_mut().zip(&copy.coordinates) {
             *start = r.narrow[*slot as usize][lane].cast_signed().into();
         }
+        check_start(&map, start, &copy.direction).ok_or(map_spot.bad(FaultKind::IllegalInstruction))?;
         match &copy.direction {
             TensorDirection::Load { signal, multicast } => {
                 let bytes = load(memory, &map, start, map_spot)?;
@@ -100,6 +102,14 @@ pub(super) fn copy(r: &Registers, memory: &mut Memory<'_>, copy: &TensorCopy, ma
         }
     }
     Ok(())
+}
+
+/// A box begins at a whole unit of its rows, and one that is stored begins within the tensor or behind it.
+fn check_start(map: &TensorMap, start: [i64; MOST_DIMENSIONS], direction: &TensorDirection) -> Option<()> {
+    let size = u64::from(element_size(map.element).unwrap_or(1));
+    let is_whole = start[0].unsigned_abs().wrapping_mul(size).is_multiple_of(UNIT as u64);
+    let is_load = matches!(direction, TensorDirection::Load { .. });
+    (is_whole && (is_load || start.iter().all(|coordinate| *coordinate >= 0))).then_some(())
 }
 
 /// The box as shared memory has it, before it is swizzled.
@@ -125,7 +135,7 @@ fn load(
     Ok(bytes)
 }
 
-/// Elements outside of the tensor are left out.
+/// Elements outside of the tensor are left out, but for those in a unit of which the tensor has some.
 fn store(
     memory: &mut Memory<'_>,
     map: &TensorMap,
@@ -140,8 +150,11 @@ fn store(
         Some(op) => Some((op, reduction_type(map.element).ok_or(spot.bad(FaultKind::IllegalAddress))?)),
         None => None,
     };
+    let mut whole = map.clone();
+    let elements_a_unit = (UNIT / size.min(UNIT)) as u64;
+    whole.sizes[0] = whole.sizes[0].next_multiple_of(elements_a_unit);
     let mut bytes = vec![0; width];
-    for (number, row) in (0_u64..).zip(rows(map, start)) {
+    for (number, row) in (0_u64..).zip(rows(&whole, start)) {
         let Some(at) = row.inside else { continue };
         let first = shared.plus(number * width as u64);
         for (unit, bytes) in (0_u64..).zip(bytes.chunks_mut(UNIT)) {

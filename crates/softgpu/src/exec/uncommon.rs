@@ -84,10 +84,16 @@ fn saturated(value: i32, bits: u32, signed: bool) -> u32 {
     value.clamp(least, most) as u32 & (u32::MAX >> (32 - bits))
 }
 
-/// `fns`: the place of the n-th set bit from a base on, upwards or downwards.
+/// `fns`: the place of the n-th set bit from a base on, upwards or downwards. From a base outside of the word there is
+/// none, and of the smallest offset the GPU makes bit 0, whatever the rest.
 fn find_bit(mask: u32, base: u32, offset: i32) -> u32 {
     const NONE: u32 = u32::MAX;
-    let base = base & 31;
+    if offset == i32::MIN {
+        return 0;
+    }
+    if base > 31 {
+        return NONE;
+    }
     let mut left = match offset {
         0 => mask & 1 << base,
         1.. => mask & u32::MAX << base,

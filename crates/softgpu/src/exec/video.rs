@@ -1,4 +1,17 @@
 //! Video instructions: arithmetic on parts of registers.
+//!
+//! GPUs since Maxwell have hardware for none of those on one value (`vadd`, `vshl`, `vmad`, …): the compiler puts
+//! sequences of other instructions in their place, and what these yield is not always what the PTX ISA says. Results
+//! are those of an H200 under driver 580 (CUDA 13.0):
+//!
+//! | where | what comes out |
+//! | --- | --- |
+//! | `.sat` to `.u32` | below 0 is 0, but above the largest number the lower 32 bits stay; shifts and `vmad` do saturate |
+//! | `.sat` into a part | whatever is not between 0 and the part's largest number is that number, what is negative too |
+//! | shifts with `.sat` | only 34 bits of the shifted number are looked at; a part takes bits of the word saturated |
+//! | into `.h1` | the upper half of the result, not the lower one (CUDA 13.4's compiler takes the lower one) |
+//! | `.min`, `.max` | compare 64 bits: the third operand extended by the type of the result, the rest as it comes |
+//! | `vmad` | multiplies words as signed numbers, and the third operand is signed, whatever their types |
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -66,35 +79,61 @@ fn part(word: u32, part: Part) -> i64 {
 
 pub(super) fn one(r: &mut Registers, video: &Video, lanes: u32) {
     let Video { op, signed, saturate, second, d, a, b, c } = *video;
-    let result_bits = if let Second::Merge { bits, .. } = second { bits } else { 32 };
+    let shift = matches!(op, VideoOp::ShiftLeft { .. } | VideoOp::ShiftRight { .. });
     map(r, d, [a.slot, b.slot, c], lanes, |word_a, word_b, c| {
-        let result = apply(op, part(word_a, a), part(word_b, b));
-        let result = if saturate { clamp(result, result_bits, signed) } else { result } as u32;
-        let choose = |smaller: bool| {
-            let result_is_smaller = if signed { (result as i32) < c as i32 } else { result < c };
-            if result_is_smaller == smaller { result } else { c }
+        let value = apply(op, part(word_a, a), part(word_b, b)) as i64;
+        let value = if shift && saturate { extract(value as u64, 0, SHIFTED_BITS, true) } else { value };
+        if let Second::Merge { from, bits } = second {
+            let result = match (saturate, shift) {
+                (false, _) => value as u32,
+                (true, true) => saturated(value, signed),
+                (true, false) => (value as u64).min(mask(bits - u32::from(signed)).into()) as u32,
+            };
+            let is_upper_half = (from, bits) == (16, 16);
+            let bits_taken = if is_upper_half { result >> 16 } else { result };
+            return c & !(mask(bits) << from) | (bits_taken & mask(bits)) << from;
+        }
+        let result = match op {
+            _ if saturate && (signed || shift) => i64::from(saturated(value, signed) as i32),
+            VideoOp::Add | VideoOp::Sub if saturate => i64::from(value.max(0) as i32),
+            VideoOp::Add | VideoOp::Sub => i64::from(value as i32),
+            _ if saturate => value.max(0),
+            _ => value,
+        };
+        let [first, third] = if signed {
+            [result, i64::from(c as i32)].map(i128::from)
+        } else {
+            [result as u64, c.into()].map(i128::from)
         };
         match second {
-            Second::None => result,
-            Second::Add => result.wrapping_add(c),
-            Second::Min => choose(true),
-            Second::Max => choose(false),
-            Second::Merge { from, bits } => c & !(mask(bits) << from) | (result & mask(bits)) << from,
+            Second::Add => c.wrapping_add(result as u32),
+            Second::Min if third <= first => c,
+            Second::Max if third >= first => c,
+            _ => result as u32,
         }
     });
+}
+
+/// So many bits of a shifted number are there to be saturated, with the sign.
+const SHIFTED_BITS: u32 = 34;
+
+/// What 32 bits can hold of it.
+fn saturated(value: i64, signed: bool) -> u32 {
+    clamp(value.into(), 32, signed) as u32
 }
 
 pub(super) fn multiply(r: &mut Registers, video: &VideoMultiply, lanes: u32) {
     let VideoMultiply { negated, negated_c, plus_one, saturate, scale, d, a, b, c } = *video;
     let signed = a.signed || b.signed || negated || negated_c;
     map(r, d, [a.slot, b.slot, c], lanes, |word_a, word_b, c| {
-        let product = i128::from(part(word_a, a)) * i128::from(part(word_b, b));
+        let factor = |word, it| i64::from(part(word, it) as i32);
+        let product = factor(word_a, a) * factor(word_b, b);
         let product = if negated { -product } else { product };
         // The complement of `c` and one more, as 32 bits are extended after that.
-        let (c, more) = if negated_c { (!c, 1) } else { (c, i128::from(plus_one)) };
-        let c = if signed { i128::from(c as i32) } else { i128::from(c) };
-        let sum = (product + c + more) >> scale;
-        (if saturate { clamp(sum, 32, signed) } else { sum }) as u32
+        let (c, more) = if negated_c { (!c, 1) } else { (c, i64::from(plus_one)) };
+        let sum = product.wrapping_add((c as i32).into()).wrapping_add(more);
+        let scaled = if signed { sum >> scale } else { (sum as u64 >> scale) as i64 };
+        if saturate { saturated(scaled, signed) } else { scaled as u32 }
     });
 }
 

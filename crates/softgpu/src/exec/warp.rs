@@ -10,7 +10,7 @@ use super::cluster::AtCluster;
 use super::control::LARGEST_STACK;
 use super::interface::{Fault, FaultKind};
 use super::lanes::{LANES, Registers, lanes_of, mask_of};
-use super::op::{Instruction, Op};
+use super::op::{Instruction, Op, Rare};
 use super::program::Program;
 use super::spin::{Look, Spin};
 use super::{atomic, compute, nearby, special};
@@ -328,6 +328,15 @@ impl Warp {
     ) -> Box<Fault> {
         let what = match kind {
             FaultKind::MisalignedAddress => "misaligned address",
+            FaultKind::IllegalInstruction => {
+                let is_tensor = matches!(op, Op::Rare(rare) if matches!(**rare, Rare::TensorCopy(_)));
+                let what = if is_tensor {
+                    "a box within 16 bytes, or stored before the tensor,"
+                } else {
+                    "no clusters in this launch"
+                };
+                return self.fault(program, block, group, lane, kind, what);
+            }
             _ => "no memory at",
         };
         let mut fault = self.fault(program, block, group, lane, kind, &format!("{what} {address:#x}"));

@@ -4,7 +4,7 @@ use super::body::Builder;
 use super::error::{Decoded, Refusal};
 use super::modifiers::{Modifiers, float_type};
 use super::operands::exactly;
-use crate::exec::op::{Float1, Float2, FloatTest, FloatType, Number, Op, Rounding};
+use crate::exec::op::{Float1, Float2, FloatMode, FloatTest, FloatType, Number, Op, Rounding};
 use detshare_ptx::ScalarType;
 use detshare_ptx::ast::Instruction;
 
@@ -32,10 +32,13 @@ impl Builder<'_> {
     }
 
     pub(super) fn fma(&mut self, i: &Instruction, m: &mut Modifiers<'_>) -> Decoded<Op> {
-        let mode = m.float_mode();
+        let mode = FloatMode { outside_is_zero: m.take("oob"), ..m.float_mode() };
         let scalar = m.ty()?;
         m.finish()?;
         let (ty, packed) = float_type(scalar).ok_or(Refusal::Unsupported)?;
+        if mode.outside_is_zero && matches!(ty, FloatType::F32 | FloatType::F64) {
+            return Err(Refusal::Wrong("only halves come from outside"));
+        }
         let [d, a, b, c] = exactly(i)?;
         let (a, b, c) = (self.source(a, scalar)?, self.source(b, scalar)?, self.source(c, scalar)?);
         let d = self.destination(d, scalar)?;

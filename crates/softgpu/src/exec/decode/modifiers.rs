@@ -70,6 +70,7 @@ impl<'a> Modifiers<'a> {
             keep_nan: self.take("NaN"),
             sign_of_both: self.take_both("xorsign", "abs"),
             finite: self.take("satfinite"),
+            outside_is_zero: false,
             integral,
         }
     }

@@ -72,8 +72,10 @@ impl Builder<'_> {
     /// `vadd`, `vset` and the like.
     pub(super) fn video(&mut self, i: &Instruction, m: &mut Modifiers<'_>) -> Decoded<Op> {
         let set = i.opcode == "vset";
-        let signed = if set { false } else { is_signed(m)? };
-        let (signed_a, signed_b) = (is_signed(m)?, is_signed(m)?);
+        let first = is_signed(m)?;
+        // The result of a comparison is as signed as its first operand, where that is asked for.
+        let (signed, signed_a) = (first, if set { first } else { is_signed(m)? });
+        let signed_b = is_signed(m)?;
         let saturate = !set && m.take("sat");
         let op = match i.opcode.as_str() {
             "vadd" => VideoOp::Add,

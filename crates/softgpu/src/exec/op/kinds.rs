@@ -58,6 +58,8 @@ pub(in crate::exec) struct FloatMode {
     pub(in crate::exec) sign_of_both: bool,
     /// `.satfinite`: what is too large is the largest number, and no infinity.
     pub(in crate::exec) finite: bool,
+    /// `.oob` of `fma`: with a factor from outside of a tensor the result is 0.
+    pub(in crate::exec) outside_is_zero: bool,
     /// `.rni` and the like of a conversion: the result is an integral number.
     pub(in crate::exec) integral: bool,
 }

@@ -150,8 +150,7 @@ fn aligned(magnitude: u64, fraction_bits: u32, kept: u32, below: i32) -> u64 {
 #[inline(always)]
 fn add_lanes(work: &Work<'_>, terms: &[Term], first: usize, ends: &[Part; ABREAST]) -> [Sum; ABREAST] {
     let (b, width, kept) = (&work.b_parts, work.b.columns, work.numerics.fraction_bits);
-    let least = work.numerics.least_exponent;
-    let mut top: [i32; ABREAST] = core::array::from_fn(|column| ends[column].exponent.max(least));
+    let mut top: [i32; ABREAST] = core::array::from_fn(|column| ends[column].exponent);
     for term in terms.iter().filter(|term| term.significand != 0) {
         let exponents = &b.exponents[term.row * width + first..][..ABREAST];
         for (top, exponent) in top.iter_mut().zip(exponents) {

@@ -8,6 +8,7 @@
 use super::sparse::Columns;
 use super::values::{self, Values};
 use super::{dot, numerics};
+use crate::exec::float::bits64;
 use crate::exec::lanes::{LANES, Registers};
 use crate::exec::op::{Arithmetic, Element, Multiply, Product, QuadMultiply, Reg, Rounding};
 use crate::exec::soft::{self, F16, F32, F64};
@@ -56,14 +57,12 @@ fn doubles(a: &Values, b: &Values, c: &Values, rounding: Rounding) -> Vec<u64> {
             let factor = a.at(row, number);
             for (column, sum) in sums.iter_mut().enumerate() {
                 let other = b.at(number, column);
-                *sum = match rounding {
-                    Rounding::Nearest => {
-                        let [x, y, z] = [factor, other, *sum].map(f64::from_bits);
-                        let result = x.mul_add(y, z);
-                        if result.is_nan() { F64.nan() } else { result.to_bits() }
-                    }
-                    rounding => soft::fma(factor, other, *sum, F64, rounding),
+                let [x, y, z] = [factor, other, *sum].map(f64::from_bits);
+                let result = match rounding {
+                    Rounding::Nearest => x.mul_add(y, z),
+                    rounding => f64::from_bits(soft::fma(factor, other, *sum, F64, rounding)),
                 };
+                *sum = bits64(result, [other, *sum, factor]);
             }
         }
     }

@@ -2,10 +2,11 @@
 //!
 //! Products are exact. A group of them and the sum so far are aligned to the largest exponent among them, cut off
 //! some bits below that exponent's one, and added exactly; the sum is cut to the result's precision, or rounded to
-//! nearest where that is `.f16`. An exponent is that of the factors: a product of 1.5 and 1.5 counts as 2⁰.
+//! nearest where that is `.f16`. An exponent is that of the factors: a product of 1.5 and 1.5 counts as 2⁰; zeros have
+//! none, however small the rest is.
 //!
 //! The numbers are those of published measurements: Fasi, Higham, Mikaitis and Pranesh (2021), Xie and others
-//! (MMA-Sim, 2025), Khattak and Mikaitis (2025). What `ptxas` makes of the instructions that the hardware does not
+//! (MMA-Sim, 2025), Khattak and Mikaitis (2025); an H200 confirmed them (`instructions --rounding`). What `ptxas` makes of the instructions that the hardware does not
 //! have is read off its output.
 
 use crate::exec::op::{Element, Unit};
@@ -19,8 +20,6 @@ pub(super) struct Numerics {
     pub(super) group: usize,
     /// The bits of an `.f32` result's fraction.
     pub(super) result_bits: u32,
-    /// The least that a largest exponent can be: the one of the sum so far has no smaller one.
-    pub(super) least_exponent: i32,
     /// In which order products are taken.
     pub(super) order: Order,
 }
@@ -35,8 +34,7 @@ pub(super) enum Order {
     Halves,
 }
 
-const WARP: Numerics =
-    Numerics { fraction_bits: 25, group: 16, result_bits: 23, least_exponent: -126, order: Order::Stored };
+const WARP: Numerics = Numerics { fraction_bits: 25, group: 16, result_bits: 23, order: Order::Stored };
 
 /// How products of elements of such types are added up.
 pub(super) fn of(element: Element, unit: Unit) -> Numerics {

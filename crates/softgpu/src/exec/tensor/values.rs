@@ -8,6 +8,9 @@
 use crate::exec::op::{Element, Fp8, Rounding};
 use crate::exec::soft::{self, F16, F32};
 
+/// The lower bits of a register that do not count for `.tf32`.
+const TF32_UNUSED_BITS: u32 = 13;
+
 /// The exponent of zero, which no other number's sum of exponents comes near to.
 const ZERO: i32 = -(1 << 20);
 
@@ -48,8 +51,7 @@ pub(super) fn fraction_bits(element: Element) -> u32 {
 /// Takes a floating-point element apart; None where it is infinite or no number.
 pub(super) fn part(bits: u32, element: Element) -> Option<Part> {
     let Layout { exponent_bits, fraction_bits, finite } = layout(element);
-    // The lower bits of a register do not count.
-    let bits = if element == Element::Tf32 { bits >> 13 } else { bits };
+    let bits = if element == Element::Tf32 { bits >> TF32_UNUSED_BITS } else { bits };
     let largest = (1 << exponent_bits) - 1;
     let biased = bits >> fraction_bits & largest;
     let fraction = bits & ((1 << fraction_bits) - 1);
@@ -72,6 +74,8 @@ pub(super) fn value(bits: u32, element: Element) -> f32 {
         Element::Bf16 => f32::from_bits(bits << 16),
         Element::E4m3 => value(Fp8::E4m3.to_half(bits, false), Element::F16),
         Element::E5m2 => value(Fp8::E5m2.to_half(bits, false), Element::F16),
+        // Without the bits that do not count, a NaN may be an infinity.
+        Element::Tf32 => f32::from_bits(bits >> TF32_UNUSED_BITS << TF32_UNUSED_BITS),
         _ => f32::from_bits(bits),
     }
 }
@@ -149,6 +153,7 @@ mod tests {
         assert_eq!(value(0x7b, Element::E5m2), 57344.0);
         assert_eq!(value(0xfc, Element::E5m2), f32::NEG_INFINITY);
         assert_eq!(number(0x3f80_1fff, Element::Tf32), Some(1.0));
+        assert_eq!(value(0x7f80_0001, Element::Tf32), f32::INFINITY);
     }
 
     #[test]

@@ -113,7 +113,7 @@ fn boxes_of_tensors_are_copied() {
         mbarrier.init.shared.b64 [%r2], 1; mbarrier.arrive.expect_tx.shared.b64 %rd1, [%r2], 32; mov.u32 %r3, 4; mov.u32 %r4, 2;
         cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1], [%in, {%r3, %r4}], [%r2];
         WAIT: mbarrier.try_wait.shared.b64 %p1, [%r2], %rd1; @!%p1 bra WAIT;
-        mov.u32 %r5, -1; mov.u32 %r6, 1;
+        mov.u32 %r5, 4; mov.u32 %r6, 2;
         cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%in+128, {%r5, %r6}], [%r1];
         ld.shared.v4.u32 {%r10, %r11, %r12, %r13}, [s]; ld.shared.u32 %r14, [s+16];
         st.global.v4.u32 [%out], {%r10, %r11, %r12, %r13}; st.global.u32 [%out+16], %r14;";
@@ -123,9 +123,24 @@ fn boxes_of_tensors_are_copied() {
     run(&image, "k", &shape([1; 3], [1, 1, 1], 0, &addresses)).expect("no fault");
     // Columns 4 to 7 of row 2, of which two are there; row 3 is not.
     assert_eq!(out.0, [26 << 32 | 25, 0, 0xffff_ffff_0000_0000]);
-    // Columns -1 to 2 of rows 1 and 2.
+    // The same columns, with the two that share 16 bytes with the last one; row 3 is left out.
     let mut expected = [u32::MAX; 24];
-    expected[8..11].copy_from_slice(&[26, 0, 0]);
-    expected[16..19].copy_from_slice(&[0, 0, 0]);
+    expected[20..24].copy_from_slice(&[25, 26, 0, 0]);
     assert_eq!(copied.0, expected);
+    // A box cannot begin within 16 bytes, and one that is stored not before the tensor.
+    for (column, load) in [(3, true), (-1, true), (-4, true), (3, false), (-4, false)] {
+        let copy = if load {
+            "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1], [%in, {%r3, %r4}], [%r2];"
+        } else {
+            "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%in+128, {%r3, %r4}], [%r1];"
+        };
+        let body = format!(
+            ".shared .align 128 .b8 s[128]; .shared .align 8 .b64 bar; mov.u32 %r1, s; mov.u32 %r2, bar;
+             mbarrier.init.shared.b64 [%r2], 1; mov.u32 %r3, {column}; mov.u32 %r4, 0; {copy}"
+        );
+        let ended = run(&super::image(&module(&body)), "k", &shape([1; 3], [1, 1, 1], 0, &addresses));
+        let fault = ended.err().map(|fault| fault.kind);
+        let is_legal = (column, load) == (-4, true);
+        assert_eq!(fault, (!is_legal).then_some(FaultKind::IllegalInstruction), "{body}");
+    }
 }

@@ -21,6 +21,8 @@ tests! { tensor_map:
     steps_leave_elements_out,
     boxes_are_stored,
     boxes_are_added,
+    loads_within_16_bytes_are_illegal,
+    stores_before_the_tensor_are_illegal,
     address_is_replaced,
     impossible_maps_are_refused,
 }
@@ -186,7 +188,10 @@ impl Tensor {
     }
 
     fn box_words(&self) -> usize {
-        self.extent.iter().zip(&self.steps).map(|(extent, step)| extent.div_ceil(*step) as usize).product()
+        let elements: usize =
+            self.extent.iter().zip(&self.steps).map(|(extent, step)| extent.div_ceil(*step) as usize).product();
+        let halves = [Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT16, Element::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16];
+        if halves.contains(&self.element) { elements / 2 } else { elements }
     }
 }
 
@@ -263,29 +268,39 @@ fn boxes_are_swizzled(driver: &Driver) -> Outcome {
 
 fn outside_is_zero(driver: &Driver) -> Outcome {
     let gpu = Gpu::new(driver)?;
-    // 5 of 8 words in each of 3 rows.
-    let data = count(&gpu, 24)?;
-    let mut tensor = Tensor::dense(data, &[5, 3], &[4, 4]);
-    tensor.strides = vec![32];
-    let seen = loaded(&gpu, &tensor, &[-2, -1])?;
-    ensure!(seen == [0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 9, 10, 0, 0, 17, 18], "{seen:?} at the start");
-    let seen = loaded(&gpu, &tensor, &[3, 1])?;
-    ensure!(seen == [12, 13, 0, 0, 20, 21, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], "{seen:?} at the end");
+    // 8 of 12 words in each of 3 rows.
+    let data = count(&gpu, 36)?;
+    let mut tensor = Tensor::dense(data, &[8, 3], &[8, 2]);
+    tensor.strides = vec![48];
+    let seen = loaded(&gpu, &tensor, &[-4, -1])?;
+    ensure!(seen == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4], "{seen:?} at the start");
+    let seen = loaded(&gpu, &tensor, &[4, 2])?;
+    ensure!(seen == [29, 30, 31, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], "{seen:?} at the end");
     let seen = loaded(&gpu, &tensor, &[1000, -1000])?;
     ensure!(seen == [0; 16], "{seen:?} far away");
+    tensor.sizes = vec![5, 3];
+    let seen = loaded(&gpu, &tensor, &[4, 0])?;
+    note!("behind a row of 5 words lie {:?}", &seen[1..4]);
     Ok(())
 }
 
 fn outside_may_be_nan(driver: &Driver) -> Outcome {
     let gpu = Gpu::new(driver)?;
     let data = count(&gpu, 24)?;
-    let mut tensor = Tensor::dense(data, &[5, 3], &[4, 1]);
-    tensor.strides = vec![32];
-    tensor.element = Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    let mut tensor = Tensor::dense(data, &[8, 3], &[8, 1]);
     tensor.fill = Fill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA;
-    let seen = loaded(&gpu, &tensor, &[3, 0])?;
-    note!("outside lies {:#010x}", seen[2]);
-    ensure!(seen[..2] == [4, 5] && seen[2..].iter().all(|word| f32::from_bits(*word).is_nan()), "{seen:x?}");
+    tensor.element = Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    let seen = loaded(&gpu, &tensor, &[4, 0])?;
+    note!("outside of f32 lies {:#010x}", seen[4]);
+    ensure!(seen[..4] == [5, 6, 7, 8] && seen[4..].iter().all(|word| f32::from_bits(*word).is_nan()), "{seen:x?}");
+    // Twice as many halves in the same bytes; the NaN is the one that `fma.oob` looks for.
+    tensor.sizes = vec![16, 3];
+    tensor.extent = vec![16, 1];
+    for element in [Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT16, Element::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16] {
+        tensor.element = element;
+        let seen = loaded(&gpu, &tensor, &[8, 0])?;
+        ensure!(seen == [5, 6, 7, 8, 0x7ff7_7ff7, 0x7ff7_7ff7, 0x7ff7_7ff7, 0x7ff7_7ff7], "{element:?}: {seen:x?}");
+    }
     Ok(())
 }
 
@@ -300,34 +315,64 @@ fn steps_leave_elements_out(driver: &Driver) -> Outcome {
 }
 
 /// Stores a box of 4 by 2 words at these coordinates of a tensor of 6 by 3; rows have 8 words.
-fn stored(driver: &Driver, adds: u32, [x, y]: [i32; 2]) -> Result<Vec<u32>> {
+fn stored(driver: &Driver, adds: u32, at: [i32; 2]) -> Result<Vec<u32>> {
     let gpu = Gpu::new(driver)?;
-    let to = count(&gpu, 24)?;
-    let from = gpu.upload(&[100, 200, 300, 400, 500, 600, 700, 800])?;
-    let mut tensor = Tensor::dense(to, &[6, 3], &[4, 2]);
-    tensor.strides = vec![32];
-    let map = tensor.map(&gpu)?;
-    let store = gpu.function_of(gpu.module(PROGRAM)?, c"store")?;
-    let (x, y) = (x.cast_unsigned(), y.cast_unsigned());
-    gpu.launch_shaped(store, (1, 1, 1), (1, 1, 1), 0, NULL_STREAM, &[&map, &from, &32_u32, &adds, &x, &y])?;
+    let to = store(&gpu, adds, at)?;
     gpu.read(to, 24)
 }
 
+/// The tensor that the box is on its way to.
+fn store(gpu: &Gpu, adds: u32, [x, y]: [i32; 2]) -> Result<CUdeviceptr> {
+    let to = count(gpu, 24)?;
+    let from = gpu.upload(&[100, 200, 300, 400, 500, 600, 700, 800])?;
+    let mut tensor = Tensor::dense(to, &[6, 3], &[4, 2]);
+    tensor.strides = vec![32];
+    let map = tensor.map(gpu)?;
+    let store = gpu.function_of(gpu.module(PROGRAM)?, c"store")?;
+    let (x, y) = (x.cast_unsigned(), y.cast_unsigned());
+    gpu.launch_shaped(store, (1, 1, 1), (1, 1, 1), 0, NULL_STREAM, &[&map, &from, &32_u32, &adds, &x, &y])?;
+    Ok(to)
+}
+
 fn boxes_are_stored(driver: &Driver) -> Outcome {
-    let seen = stored(driver, 0, [-1, 2])?;
+    let seen = stored(driver, 0, [0, 2])?;
     let mut expected: Vec<u32> = (1..=24).collect();
-    expected[16..19].copy_from_slice(&[200, 300, 400]);
+    expected[16..20].copy_from_slice(&[100, 200, 300, 400]);
+    ensure!(seen == expected, "{seen:?}");
+    let seen = stored(driver, 0, [4, 2])?;
+    note!("at the end of a row of 6 words are stored {:?}", &seen[20..]);
+    Ok(())
+}
+
+/// Rows end within 16 bytes; the rest of these is added to as well.
+fn boxes_are_added(driver: &Driver) -> Outcome {
+    let seen = stored(driver, 1, [4, 1])?;
+    let mut expected: Vec<u32> = (1..=24).collect();
+    for (word, more) in (12..16).chain(20..24).zip([100, 200, 300, 400, 500, 600, 700, 800]) {
+        expected[word] += more;
+    }
     ensure!(seen == expected, "{seen:?}");
     Ok(())
 }
 
-fn boxes_are_added(driver: &Driver) -> Outcome {
-    let seen = stored(driver, 1, [4, 1])?;
-    let mut expected: Vec<u32> = (1..=24).collect();
-    for (word, more) in [(12, 100), (13, 200), (20, 500), (21, 600)] {
-        expected[word] += more;
-    }
-    ensure!(seen == expected, "{seen:?}");
+/// Boxes begin at whole units of 16 bytes.
+fn loads_within_16_bytes_are_illegal(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let tensor = Tensor::dense(count(&gpu, 24)?, &[8, 3], &[4, 1]);
+    let map = tensor.map(&gpu)?;
+    let load = gpu.function_of(gpu.module(PROGRAM)?, c"load")?;
+    let (out, [bytes, rank, x, none]) = (gpu.zeros(4)?, [16_u32, 2, 3, 0]);
+    let arguments: [&dyn crate::gpu::Argument; 9] = [&map, &out, &bytes, &rank, &x, &none, &none, &none, &none];
+    gpu.launch_shaped(load, (1, 1, 1), (1, 1, 1), 0, NULL_STREAM, &arguments)?;
+    expect!(driver, cuCtxSynchronize() => CUDA_ERROR_ILLEGAL_INSTRUCTION);
+    Ok(())
+}
+
+/// What is loaded may begin before the tensor.
+fn stores_before_the_tensor_are_illegal(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    store(&gpu, 0, [-4, 0])?;
+    expect!(driver, cuCtxSynchronize() => CUDA_ERROR_ILLEGAL_INSTRUCTION);
     Ok(())
 }
 

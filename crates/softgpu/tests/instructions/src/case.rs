@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! // add.s32 wraps around.
-//! // threads: 32                       how many, 32 unless told
+//! // threads: 32                       how many in a block, 32 unless told
+//! // blocks: 2                         how many, 1 unless told; the first block's threads come first below
 //! // words: 2                          each thread writes so many, at out + 4 * words * thread
 //! // stride: 3                         each thread reads so many, at in + 4 * stride * thread
 //! // in: 0x7fffffff 1 0xffffffff …     threads * stride of them; without a stride all threads see them all
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 const USUAL_THREADS: u32 = 32;
 const MOST_THREADS: u32 = 1024;
 /// What a header may be called.
-const KEYS: [&str; 7] = ["threads", "words", "stride", "in", "expect", "code", "tolerance"];
+const KEYS: [&str; 8] = ["threads", "blocks", "words", "stride", "in", "expect", "code", "tolerance"];
 /// So that a file stays readable.
 const MOST_WORDS: u32 = 256;
 /// How many expected words stand in a line.
@@ -42,6 +43,7 @@ pub(crate) struct Case {
     pub(crate) path: PathBuf,
     pub(crate) text: String,
     pub(crate) threads: u32,
+    pub(crate) blocks: u32,
     pub(crate) words: u32,
     pub(crate) stride: u32,
     pub(crate) input: Vec<u32>,
@@ -53,6 +55,7 @@ pub(crate) struct Case {
 #[derive(Default)]
 struct Header {
     threads: Option<u32>,
+    blocks: Option<u32>,
     words: Option<u32>,
     stride: Option<u32>,
     input: Vec<u32>,
@@ -79,10 +82,12 @@ impl Case {
         }
         let threads = header.threads.unwrap_or(USUAL_THREADS);
         ensure!((1..=MOST_THREADS).contains(&threads), "{threads} threads are no block");
+        let blocks = header.blocks.unwrap_or(1);
+        let all = threads.saturating_mul(blocks);
         let words = header.words.unwrap_or(0);
-        ensure!(threads.saturating_mul(words) <= MOST_WORDS, "more than {MOST_WORDS} output words");
+        ensure!(all.saturating_mul(words) <= MOST_WORDS, "more than {MOST_WORDS} output words");
         let stride = header.stride.unwrap_or(0);
-        let read = threads as usize * stride as usize;
+        let read = all as usize * stride as usize;
         ensure!(stride == 0 || header.input.len() == read, "{} input words instead of {read}", header.input.len());
         let expectation = match header.code {
             Some(code) => {
@@ -90,7 +95,7 @@ impl Case {
                 Expectation::Code(code)
             }
             None => {
-                let written = threads as usize * words as usize;
+                let written = all as usize * words as usize;
                 ensure!(words > 0, "neither words nor a code");
                 let expected = header.expect.len();
                 ensure!(expected == written, "{expected} expected words instead of {written}");
@@ -99,12 +104,12 @@ impl Case {
         };
         let name = path.file_stem().context("no name")?.to_string_lossy().into_owned();
         let (path, input, tolerance_ulp) = (path.into(), header.input, header.tolerance_ulp.unwrap_or(0));
-        Ok(Self { name, path, text, threads, words, stride, input, tolerance_ulp, expectation })
+        Ok(Self { name, path, text, threads, blocks, words, stride, input, tolerance_ulp, expectation })
     }
 
     /// How many words all threads write.
     pub(crate) fn output_words(&self) -> usize {
-        self.threads as usize * self.words as usize
+        self.blocks as usize * self.threads as usize * self.words as usize
     }
 
     pub(crate) fn file_name(&self) -> String {
@@ -137,6 +142,7 @@ impl Header {
     fn take(&mut self, key: &str, value: &str) -> Result<()> {
         match key {
             "threads" => once(&mut self.threads, value.parse().context("no number of threads")?),
+            "blocks" => once(&mut self.blocks, value.parse().context("no number of blocks")?),
             "words" => once(&mut self.words, value.parse().context("no number of words")?),
             "stride" => once(&mut self.stride, value.parse().context("no number of words")?),
             "code" => once(&mut self.code, value.to_string()),

@@ -31,13 +31,13 @@ impl Gpu {
 
     /// Runs the case's kernel and gives what it wrote.
     pub(crate) fn run(&self, case: &Case) -> Result<Vec<u32>> {
-        self.launch(&case.text, case.threads as usize, case.output_words(), &case.input)
+        self.launch(&case.text, [case.blocks, case.threads], case.output_words(), &case.input)
     }
 
-    /// Runs the kernel of a module in one block and gives the words that it wrote.
-    pub(crate) fn launch(&self, text: &str, threads: usize, words: usize, input: &[u32]) -> Result<Vec<u32>> {
+    /// Runs the kernel of a module in so many blocks of so many threads, and gives the words that it wrote.
+    pub(crate) fn launch(&self, text: &str, size: [u32; 2], words: usize, input: &[u32]) -> Result<Vec<u32>> {
+        let [blocks, threads] = size;
         let text = CString::new(text).context("the text has a NUL")?;
-        let threads = u32::try_from(threads).context("too many threads")?;
         let mut module = CUmodule(null_mut());
         ok!(&self.driver, cuModuleLoadData(&raw mut module, text.as_ptr().cast()));
         let mut kernel = CUfunction(null_mut());
@@ -48,7 +48,7 @@ impl Gpu {
         let (mut out_argument, mut in_argument) = (out.0, input.0);
         let mut arguments: [*mut c_void; 2] = [(&raw mut out_argument).cast(), (&raw mut in_argument).cast()];
         let (stream, arguments) = (CUstream(null_mut()), arguments.as_mut_ptr());
-        ok!(&self.driver, cuLaunchKernel(kernel, 1, 1, 1, threads, 1, 1, 0, stream, arguments, null_mut()));
+        ok!(&self.driver, cuLaunchKernel(kernel, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, null_mut()));
         ok!(&self.driver, cuCtxSynchronize());
 
         let mut written = vec![UNWRITTEN; words];

@@ -7,6 +7,7 @@ mod asynchronous;
 mod atomics;
 mod calls;
 mod clusters;
+mod faults;
 mod memory;
 mod program;
 mod shared;
@@ -20,7 +21,7 @@ use crate::template::{CHAINED, FLAT, Filling, fill};
 use crate::values::Kind;
 
 /// Of everything that decides what a kernel is: this folder, the tables, templates, values and random numbers.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// How a kernel of a class is made.
 enum Recipe {
@@ -146,6 +147,7 @@ pub(crate) fn kernel(seed: u64, number: u64) -> Kernel {
         Chained(table) => maker.straight(table, CHAINED),
         Own(make) => make(&mut maker),
     }
+    faults::take_out(&mut maker.kernel);
     maker.kernel
 }
 
@@ -235,7 +237,7 @@ mod tests {
     fn kernels_are_what_they_were() {
         let checks = |seed| (0..ROUND * 4).map(|number| check(&kernel(seed, number))).collect::<Vec<_>>();
         let hashes = [1, 7].map(|seed| hash_words(&checks(seed)));
-        assert_eq!((VERSION, hashes), (1, [1_640_109_278_469_247_253, 10_379_287_276_410_881_006]));
+        assert_eq!((VERSION, hashes), (2, [1_485_858_380_680_509_961, 16_982_899_978_504_625_392]));
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub(super) const FORMS: &[&str] = &[
     "fma.rn<|.ftz><|.sat|.relu>.f16 h, h, h, h",
     "fma.rn<|.ftz><|.sat|.relu>.f16x2 r, r, r, r",
     "fma.rn<|.relu>.bf16 h, h, h, h",
+    "fma.rn.oob<|.relu><.f16|.bf16> h, h, h, h",
+    "fma.rn.oob<|.relu><.f16x2|.bf16x2> r, r, r, r",
     "fma.rn<|.relu>.bf16x2 r, r, r, r",
     "div<.approx|.full|.rn|.rz|.rm|.rp><|.ftz>.f32 r, r, r",
     "div<.rn|.rz|.rm|.rp>.f64 d, d, d",

@@ -118,7 +118,7 @@ impl Kind {
             let input: Vec<u32> =
                 (0..UNITS).flat_map(|unit| self.input(batch.chunks(ABREAST).nth(unit).unwrap_or_default())).collect();
             let threads = self.threads() * UNITS;
-            let written = gpu.launch(&text, threads, threads * self.output_words(), &input)?;
+            let written = gpu.launch(&text, [1, u32::try_from(threads)?], threads * self.output_words(), &input)?;
             results.extend((0..batch.len()).map(|number| self.result(&written, number)));
         }
         Ok(results)

@@ -174,7 +174,8 @@ fn floats(i: &Instruction<'_>, from: Format, to: Format, bits: u64) -> Option<u6
     }
     let integral = i.modifiers.iter().any(|it| matches!(*it, "rni" | "rzi" | "rmi" | "rpi"));
     let flush = i.has("ftz");
-    let bits = if flush && from == F32 { from.flush(bits) } else { bits };
+    // What becomes an `f16` is not flushed on GPUs.
+    let bits = if flush && from == F32 && to != F16 { from.flush(bits) } else { bits };
     let sign = if from.is_negative(bits) { to.sign_bit() } else { 0 };
     let result = if from.is_nan(bits) && (from, to) == (BF16, F32) {
         // Nothing but a shift.
