@@ -3,8 +3,8 @@
 use crate::checked::{Doubts, class, time_past, within};
 use crate::clock;
 use crate::entry::{Entry, HOLDS_NS, Limits, MOST_SHARE, MOST_WEIGHT, Objective, SplitLadder};
-use crate::kernels::{self, KernelNote};
-use crate::layout::{DaemonPages, KERNEL_WIDTHS, MOST_SPLITS, SLOTS, SlotRecord};
+use crate::kernels::{self, Column, KernelNote};
+use crate::layout::{DaemonPages, MOST_SPLITS, SLOTS, SlotRecord};
 use crate::mapping::{MapError, Others, Own};
 use crate::owner::Owner;
 use crate::slot::Generation;
@@ -80,18 +80,16 @@ impl Daemon {
         self.changed();
     }
 
-    /// Publishes what is known of kernels from before; of so many widths only the first few. One thread at a time.
-    pub fn publish_kernels(&self, known: &[KernelNote]) {
-        let mut widths: Vec<u32> =
-            known.iter().flat_map(|kernel| kernel.widths.iter().map(|(width, ..)| *width)).collect();
-        widths.sort_unstable_by(|one, other| other.cmp(one));
-        widths.dedup();
-        widths.truncate(KERNEL_WIDTHS);
-        kernels::set_widths(&self.pages.kernels, &widths);
+    /// Publishes what is known of kernels on one model of GPU, by a number that the caller gives it, below
+    /// [`KERNEL_MODELS`](crate::KERNEL_MODELS). What was published before stays, or is replaced where this says otherwise; where
+    /// there are more models, kernels or widths than there is room for, the first ones are there. One thread at a time.
+    pub fn publish_kernels(&self, model: usize, known: &[KernelNote]) {
+        let table = &self.pages.kernels;
         for kernel in known {
             for (width, ns, measured) in &kernel.widths {
-                if let Some(index) = widths.iter().position(|other| other == width) {
-                    kernels::write(&self.pages.kernels, kernel.identity, &kernel.name, index, *ns, *measured);
+                if let Some(width) = kernels::number_of(table, model, *width) {
+                    let column = Column { model, width };
+                    kernels::write(table, kernel.identity, &kernel.name, column, *ns, *measured);
                 }
             }
         }

@@ -15,7 +15,7 @@ use std::os::unix::net::UnixStream;
 
 /// Bytes of a text in a message; it is shorter, and the rest is zeros.
 const TEXT: usize = 64;
-const HELLO: usize = 256;
+const HELLO: usize = 320;
 const WELCOME: usize = 32;
 const ARRIVED: usize = 16;
 
@@ -63,8 +63,8 @@ pub struct Hello {
     pub gpu_id: u64,
     /// How many SMs the GPU has.
     pub width: u32,
-    /// The driver's version, as the driver says it.
-    pub driver_version: u32,
+    /// Which driver it uses: what is measured holds for one release of it. At most 63 bytes are sent.
+    pub driver: String,
 }
 
 /// Whether a tenant can be called so: letters, digits, `.`, `_` and `-`, at most 63.
@@ -114,7 +114,6 @@ impl Hello {
         let mut writer = Writer::new(HELLO);
         writer.u32(self.class.map_or(0, Class::number));
         writer.u32(self.width);
-        writer.u32(self.driver_version);
         let Objective { p99_ns, ttft_ns, tpot_ns } = self.objective;
         for number in [self.memory, p99_ns, ttft_ns, tpot_ns] {
             writer.u64(number.unwrap_or(0));
@@ -123,6 +122,7 @@ impl Hello {
         writer.u32(self.block_level.into());
         writer.text(&self.name);
         writer.text(&self.gpu);
+        writer.text(&self.driver);
         Ok(send_fds(stream, &writer.finished(), &[group])?)
     }
 
@@ -140,7 +140,7 @@ impl Hello {
             0 => None,
             number => Some(known_class(number)?),
         };
-        let (width, driver_version) = (reader.u32(), reader.u32());
+        let width = reader.u32();
         let [memory, p99_ns, ttft_ns, tpot_ns] = [(); 4].map(|()| Some(reader.u64()).filter(|number| *number != 0));
         let gpu_id = reader.u64();
         let block_level = match reader.u32() {
@@ -148,12 +148,12 @@ impl Hello {
             1 => true,
             _ => return Err(JoinError::Garbled),
         };
-        let (name, gpu) = (reader.text()?, reader.text()?);
+        let (name, gpu, driver) = (reader.text()?, reader.text()?, reader.text()?);
         if width > MOST_SMS || !(name.is_empty() || is_name(&name)) {
             return Err(JoinError::Garbled);
         }
         let objective = Objective { p99_ns, ttft_ns, tpot_ns };
-        Ok(Self { class, name, objective, memory, block_level, gpu, gpu_id, width, driver_version })
+        Ok(Self { class, name, objective, memory, block_level, gpu, gpu_id, width, driver })
     }
 }
 

@@ -17,8 +17,10 @@ pub const MOST_SPLITS: usize = 16;
 
 /// Kernels that a table has room for.
 pub(crate) const KERNELS: usize = 2047;
-/// Widths that it has times for.
+/// Widths that it has times for, for each model of GPU.
 pub const KERNEL_WIDTHS: usize = 16;
+/// Models of GPU that one table has kernels of; a tenant's own has one.
+pub const KERNEL_MODELS: usize = 4;
 pub(crate) const KERNEL_NAME_WORDS: usize = 12;
 
 /// Decisions that are kept.
@@ -26,7 +28,7 @@ pub(crate) const DECISIONS: usize = 62;
 pub(crate) const DECISION_WORDS: usize = 6;
 
 /// Changes with every change in this file.
-pub const LAYOUT: u32 = 8;
+pub const LAYOUT: u32 = 10;
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"detshare");
 
 /// A page group: a type that is laid out for sharing.
@@ -83,8 +85,8 @@ pub(crate) struct TenantPages {
 #[derive(Debug)]
 #[repr(C, align(4096))]
 pub(crate) struct KernelTable {
-    /// The widths that records have times for, by number; 0 is none.
-    pub(crate) widths: [AtomicU32; KERNEL_WIDTHS],
+    /// For each model, the widths that its records have times for, by number; 0 is none.
+    pub(crate) widths: [[AtomicU32; KERNEL_WIDTHS]; KERNEL_MODELS],
     pub(crate) records: [KernelRecord; KERNELS],
 }
 
@@ -97,6 +99,8 @@ pub(crate) struct KernelRecord {
     pub(crate) name: [AtomicU64; KERNEL_NAME_WORDS],
     pub(crate) ns: [AtomicU32; KERNEL_WIDTHS],
     pub(crate) measured: [AtomicU32; KERNEL_WIDTHS],
+    /// The model whose widths these are.
+    pub(crate) model: AtomicU32,
 }
 
 /// What was decided last, for those who ask why.

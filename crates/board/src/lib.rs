@@ -84,7 +84,7 @@ pub use daemon::{Claim, Daemon, DaemonView, Epoch, Full, Occupant, SlotState};
 pub use decisions::Noted;
 pub use entry::{Entry, HOLDS_NS, Limits, MOST_SHARE, MOST_SMS, MOST_WEIGHT, Objective, SplitLadder};
 pub use kernels::KernelNote;
-pub use layout::{KERNEL_WIDTHS, LANES, LAYOUT, MOST_SPLITS, OBJECTIVES, SLOTS, TENANT_BYTES};
+pub use layout::{KERNEL_MODELS, KERNEL_WIDTHS, LANES, LAYOUT, MOST_SPLITS, OBJECTIVES, SLOTS, TENANT_BYTES};
 pub use mapping::MapError;
 pub use owner::{Owner, OwnerError, Peer, peer};
 pub use slot::Generation;

@@ -4,7 +4,7 @@ use crate::checked::{Class, Doubts, HORIZON_NS, class, time_ahead, time_past, wi
 use crate::clock;
 use crate::decisions::{self, Noted};
 use crate::entry::MOST_SMS;
-use crate::kernels::{self, KernelNote};
+use crate::kernels::{self, Column, KernelNote, ONLY_MODEL};
 use crate::layout::{KERNEL_WIDTHS, LANES, OBJECTIVES, StepRecord, TenantPages};
 use crate::mapping::{MapError, Others, Own};
 use crate::step::Step;
@@ -199,7 +199,8 @@ impl Tenant {
 
     /// Publishes what a kernel takes on a lane, and how often that was measured. One thread at a time.
     pub fn note_kernel(&self, identity: u64, name: &str, lane: usize, ns: u64, measured: u32) {
-        kernels::write(&self.pages.kernels, identity, name, lane, ns, measured);
+        let column = Column { model: ONLY_MODEL, width: lane };
+        kernels::write(&self.pages.kernels, identity, name, column, ns, measured);
     }
 
     /// A launch is being held, until the result is dropped.
@@ -441,7 +442,7 @@ impl TenantView {
     /// How many SMs its lanes have, by number; 0 is no lane.
     #[must_use]
     pub fn widths(&self) -> [u32; KERNEL_WIDTHS] {
-        self.pages.kernels.widths.each_ref().map(|width| width.load(Ordering::Relaxed).min(MOST_SMS))
+        self.pages.kernels.widths[ONLY_MODEL].each_ref().map(|width| width.load(Ordering::Relaxed).min(MOST_SMS))
     }
 
     /// What was decided last for it, oldest first.

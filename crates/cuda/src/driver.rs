@@ -7,8 +7,8 @@
 use crate::elf::{self, ElfError};
 use crate::entry::{self, Entry};
 use crate::types::CUresult;
-use crate::{functions, library_cache};
-use core::ffi::{CStr, c_int, c_void};
+use crate::{functions, library_cache, release};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use std::collections::HashSet;
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -100,6 +100,7 @@ pub struct Driver {
     version: i32,
     addresses: Box<[*mut c_void]>,
     by_address: Box<[(usize, usize)]>,
+    release: Option<String>,
 }
 
 // SAFETY: the addresses are those of functions, which never move and may be called from any thread.
@@ -168,7 +169,9 @@ impl Driver {
             .map(|(index, address)| (address.addr(), index))
             .collect();
         by_address.sort_unstable();
-        let mut driver = Self { path: path.to_path_buf(), version: 0, addresses, by_address: by_address.into() };
+        let by_address = by_address.into();
+        let release = software_release(handle);
+        let mut driver = Self { path: path.to_path_buf(), version: 0, addresses, by_address, release };
         driver.version = driver.ask_version();
         if driver.version < OLDEST_VERSION {
             return Err(DriverError::TooOld { path: path.to_path_buf(), version: driver.version });
@@ -186,6 +189,12 @@ impl Driver {
     #[must_use]
     pub fn version(&self) -> i32 {
         self.version
+    }
+
+    /// Which release it is, such as `580.82.07`, where it or its kernel module says so. Reads a file.
+    #[must_use]
+    pub fn release(&self) -> Option<String> {
+        self.release.clone().or_else(release::of_kernel_module)
     }
 
     /// The address of the function with that index, NULL where this driver lacks it.
@@ -269,6 +278,13 @@ fn address(handle: *mut c_void, name: &str) -> *mut c_void {
     let Ok(name) = CString::new(name) else { return core::ptr::null_mut() };
     // SAFETY: an open handle and a terminated name.
     unsafe { libc::dlsym(handle, name.as_ptr()) }
+}
+
+/// What a software GPU says of itself.
+fn software_release(handle: *mut c_void) -> Option<String> {
+    let text = address(handle, release::SOFTWARE_RELEASE).cast::<c_char>();
+    // SAFETY: a terminated text where the name is exported, and never unloaded.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //!   `cuGetProcAddress` hands it out ([`proc_address`]).
 //! * [`entry`]: the position of each function in that table together with its type, so that a pointer can be
 //!   fetched by name and comes back typed.
-//! * [`driver`]: finding a real driver and opening it.
+//! * [`driver`]: finding a real driver and opening it; [`release`]: which one it is.
 //!
 //! The table and the types are generated from CUDA 13's headers by `cargo xtask generate`; what is generated
 //! is committed, the headers are not. This crate knows nothing of sharing: the shim that stands in for a
@@ -34,6 +34,7 @@ pub mod driver;
 mod elf;
 mod function;
 mod library_cache;
+pub mod release;
 mod result;
 
 pub use driver::{Driver, DriverError};

@@ -118,11 +118,16 @@ const COUNTERS: [CounterRow; 4] = [
     ("tenant_holds", "Launches that were held", |tenant| tenant.holds),
 ];
 
-const GAUGES: [GaugeRow; 10] = [
+const GAUGES: [GaugeRow; 11] = [
     ("tenant_busy", "Whether the GPU has work of it", |tenant| flag(tenant.busy)),
     ("tenant_paused", "Whether it is paused", |tenant| flag(tenant.paused)),
     ("tenant_holding", "Whether a launch is being held", |tenant| flag(tenant.holding)),
     ("tenant_strained", "Whether it misses its objectives more often than they allow", |tenant| flag(tenant.strained)),
+    (
+        "tenant_quarantined",
+        "Whether its kernels keep running far longer than predicted, so that it is kept on few SMs",
+        |tenant| flag(tenant.quarantined),
+    ),
     ("tenant_doubts", "Whether it has published what cannot be", |tenant| flag(tenant.doubts)),
     ("tenant_lane_width", "SMs of the lane that it is bound to", |tenant| tenant.lane_width.into()),
     ("tenant_weight", "Its weight among its equals", |tenant| tenant.weight.into()),

@@ -5,39 +5,46 @@
 //! read once, merged into in memory, and written as a whole, to a file beside it that then takes its name
 //! (`profiles/disk.rs`). A power cut leaves the old one or the new one. A file that is broken all the same, or of another
 //! format, is set aside and begun again: profiles can always be measured again.
+//!
+//! What stands here was said by tenants. What one says counts little: a file that is full forgets first what was there at the
+//! fewest times of saving, whatever numbers came with it; and everything has a bound, so that no file grows beyond what is read.
 
 mod disk;
 
-use detshare_board::KernelNote;
 use detshare_board::join::Hello;
+use detshare_board::{KERNEL_WIDTHS, KernelNote};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The format of the files; one of another number is set aside.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
-/// Kernels that a file holds at most; a program has thousands at most.
-const MOST_KERNELS: usize = 65_536;
+/// Kernels that a file holds at most; a program has hundreds, or a few thousand.
+const MOST_KERNELS: usize = 16_384;
 /// Names of tenants that a file holds at most.
 const MOST_TENANTS: usize = 1_024;
 /// What was seen before counts as no more than so many, so that a program that has changed is believed in the end.
 const MOST_COUNTED: u64 = 1 << 20;
+/// Widths of one kernel or tenant: as many as the board has.
+const MOST_WIDTHS: usize = KERNEL_WIDTHS;
+/// Bytes of a kernel's name: as many as the board has.
+const LONGEST_NAME: usize = 96;
 
 /// What profiles belong to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Gpu {
     /// The model, as the driver names it.
     pub model: String,
-    /// The driver's version, as it numbers itself.
-    pub driver_version: u32,
+    /// The driver's release.
+    pub driver: String,
 }
 
 impl Gpu {
     /// The one that a tenant uses.
     #[must_use]
     pub fn of(hello: &Hello) -> Self {
-        Self { model: hello.gpu.clone(), driver_version: hello.driver_version }
+        Self { model: hello.gpu.clone(), driver: hello.driver.clone() }
     }
 }
 
@@ -47,7 +54,7 @@ impl Gpu {
 pub struct Profiles {
     format: u32,
     gpu: String,
-    driver_version: u32,
+    driver: String,
     /// By the kernel's identity.
     #[serde(default)]
     pub kernels: BTreeMap<String, KernelProfile>,
@@ -60,6 +67,9 @@ pub struct Profiles {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KernelProfile {
+    /// At how many times of saving it was there, as far as they count. Numbers that tenants say have no part in it.
+    #[serde(default)]
+    pub saves: u64,
     /// By width.
     pub widths: BTreeMap<u32, Durations>,
 }
@@ -104,58 +114,81 @@ impl Profiles {
         Self {
             format: FORMAT,
             gpu: gpu.model.clone(),
-            driver_version: gpu.driver_version,
+            driver: gpu.driver.clone(),
             kernels: BTreeMap::new(),
             tenants: BTreeMap::new(),
         }
     }
 
-    /// Adds what was seen since.
+    /// Adds what was seen since. It may be more than a file holds afterwards: see [`Profiles::forget_least`].
     pub fn merge(&mut self, seen: &Self) {
         for (identity, kernel) in &seen.kernels {
-            let Some(known) = room(&mut self.kernels, identity, MOST_KERNELS, |known| {
-                known.widths.values().map(|durations| durations.count).sum()
-            }) else {
-                continue;
-            };
-            merge_widths(&mut known.widths, &kernel.widths, Durations::merge);
+            let known = self.kernels.entry(identity.clone()).or_default();
+            merge_widths(&mut known.widths, &kernel.widths, |durations| durations.count, Durations::merge);
         }
         for (name, tenant) in &seen.tenants {
-            let Some(known) = room(&mut self.tenants, name, MOST_TENANTS, |known| {
-                known.widths.values().map(|steps| steps.count).sum()
-            }) else {
-                continue;
-            };
-            merge_widths(&mut known.widths, &tenant.widths, Steps::merge);
+            let known = self.tenants.entry(name.clone()).or_default();
+            merge_widths(&mut known.widths, &tenant.widths, |steps| steps.count, Steps::merge);
+        }
+    }
+
+    /// Whether there is far more than a file holds.
+    #[must_use]
+    pub fn is_overfull(&self) -> bool {
+        self.kernels.len() > 2 * MOST_KERNELS || self.tenants.len() > 2 * MOST_TENANTS
+    }
+
+    /// Keeps as much as a file holds: what has most behind it.
+    pub fn forget_least(&mut self) {
+        keep_most(&mut self.kernels, MOST_KERNELS, KernelProfile::weight);
+        keep_most(&mut self.tenants, MOST_TENANTS, TenantProfile::weight);
+    }
+
+    /// What was seen this time counts for one more time of saving; in a full file what was not counts for one less, so that
+    /// what nobody uses any more makes room in the end.
+    pub fn count_save(&mut self, seen: &Self) {
+        let is_full = self.kernels.len() >= MOST_KERNELS;
+        for (identity, kernel) in &mut self.kernels {
+            if seen.kernels.contains_key(identity) {
+                kernel.saves = counted(kernel.saves, 1);
+            } else if is_full {
+                kernel.saves = kernel.saves.saturating_sub(1);
+            }
         }
     }
 
     /// Whether it is what its place says that it is.
     fn is_of(&self, gpu: &Gpu) -> bool {
-        self.format == FORMAT && self.gpu == gpu.model && self.driver_version == gpu.driver_version
+        self.format == FORMAT && self.gpu == gpu.model && self.driver == gpu.driver
     }
 }
 
-/// The place of a key; for a new one where all are taken, that of the one with the least behind it.
-fn room<'a, V: Default>(
-    map: &'a mut BTreeMap<String, V>,
-    key: &str,
-    most: usize,
+fn keep_most<V, W: Ord>(map: &mut BTreeMap<String, V>, most: usize, weight: impl Fn(&V) -> W) {
+    let excess = map.len().saturating_sub(most);
+    if excess > 0 {
+        let mut weighed: Vec<_> = map.iter().map(|(key, value)| (weight(value), key.clone())).collect();
+        weighed.sort_unstable();
+        weighed.truncate(excess);
+        weighed.iter().for_each(|(_, key)| _ = map.remove(key));
+    }
+}
+
+fn merge_widths<V: Copy>(
+    known: &mut BTreeMap<u32, V>,
+    seen: &BTreeMap<u32, V>,
     count: impl Fn(&V) -> u64,
-) -> Option<&'a mut V> {
-    if !map.contains_key(key) && map.len() >= most {
-        let least = map.iter().min_by_key(|(_, value)| count(value)).map(|(key, _)| key.clone())?;
-        map.remove(&least);
-    }
-    Some(map.entry(key.to_string()).or_default())
-}
-
-fn merge_widths<V: Copy>(known: &mut BTreeMap<u32, V>, seen: &BTreeMap<u32, V>, merge: impl Fn(&mut V, V)) {
+    merge: impl Fn(&mut V, V),
+) {
     for (width, value) in seen {
         // A GPU has no more widths than SMs; whoever says otherwise is not believed.
-        if *width <= detshare_board::MOST_SMS {
-            known.entry(*width).and_modify(|known| merge(known, *value)).or_insert(*value);
+        if *width > detshare_board::MOST_SMS {
+            continue;
         }
+        if !known.contains_key(width) && known.len() >= MOST_WIDTHS {
+            let least = known.iter().min_by_key(|(_, value)| count(value)).map(|(width, _)| *width);
+            least.and_then(|least| known.remove(&least));
+        }
+        known.entry(*width).and_modify(|known| merge(known, *value)).or_insert(*value);
     }
 }
 
@@ -167,14 +200,20 @@ impl Durations {
 }
 
 impl KernelProfile {
+    /// How much there is behind it: how long it has been known, and then how often it was measured.
+    fn weight(&self) -> (u64, u64) {
+        (self.saves, self.widths.values().fold(0, |sum, durations| sum.saturating_add(durations.count)))
+    }
+
     /// As a tenant has it on the board, with the name that it has here.
     #[must_use]
     pub fn of(kernel: &KernelNote) -> (String, Self) {
         let durations = |(width, ns, measured): &(u32, u64, u32)| {
-            (*width, Durations { count: u64::from(*measured), mean_ns: *ns, least_ns: *ns })
+            (*width, Durations { count: counted(0, u64::from(*measured)), mean_ns: *ns, least_ns: *ns })
         };
         let widths = kernel.widths.iter().map(durations).collect();
-        (format!("{:016x} {}", kernel.identity, kernel.name), Self { widths })
+        let name = &kernel.name[..kernel.name.floor_char_boundary(LONGEST_NAME)];
+        (format!("{:016x} {name}", kernel.identity), Self { saves: 0, widths })
     }
 
     /// As the board has it; nothing if it was kept under a name that is none.
@@ -192,7 +231,12 @@ impl KernelProfile {
 impl TenantProfile {
     /// Adds steps on a width.
     pub fn add(&mut self, width: u32, seen: Steps) {
-        merge_widths(&mut self.widths, &BTreeMap::from([(width, seen)]), Steps::merge);
+        let seen = Steps { count: counted(0, seen.count), ..seen };
+        merge_widths(&mut self.widths, &BTreeMap::from([(width, seen)]), |steps| steps.count, Steps::merge);
+    }
+
+    fn weight(&self) -> u64 {
+        self.widths.values().fold(0, |sum, steps| sum.saturating_add(steps.count))
     }
 
     /// Whether nothing is known.
@@ -300,105 +344,4 @@ impl Store {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn h200() -> Gpu {
-        Gpu { model: "NVIDIA H200".to_string(), driver_version: 13_000 }
-    }
-
-    fn profiles_with(name: &str, width: u32, steps: Steps) -> Profiles {
-        let mut profiles = Profiles::new(&h200());
-        profiles.tenants.entry(name.to_string()).or_default().widths.insert(width, steps);
-        profiles
-    }
-
-    #[test]
-    fn what_was_seen_is_weighed_by_its_count() {
-        let mut known = profiles_with("a", 132, Steps { count: 300, p50_ns: 100, p99_ns: 200 });
-        known.merge(&profiles_with("a", 132, Steps { count: 100, p50_ns: 500, p99_ns: 1000 }));
-        known.merge(&profiles_with("a", 64, Steps { count: 1, p50_ns: 7, p99_ns: 7 }));
-        known.merge(&profiles_with("a", u32::MAX, Steps { count: 1, p50_ns: 7, p99_ns: 7 }));
-        let widths = &known.tenants["a"].widths;
-        assert_eq!(widths[&132], Steps { count: 400, p50_ns: 200, p99_ns: 400 });
-        assert_eq!(widths.len(), 2, "no GPU has so many SMs");
-    }
-
-    #[test]
-    fn numbers_that_cannot_be_do_no_harm() {
-        let worst = Steps { count: u64::MAX, p50_ns: u64::MAX, p99_ns: 0 };
-        let mut known = profiles_with("a", 1, worst);
-        known.merge(&profiles_with("a", 1, worst));
-        assert_eq!(known.tenants["a"].widths[&1], Steps { count: MOST_COUNTED, p50_ns: u64::MAX, p99_ns: 0 });
-        let mut nothing = profiles_with("a", 1, Steps { count: 0, p50_ns: 5, p99_ns: 5 });
-        nothing.merge(&nothing.clone());
-        assert_eq!(nothing.tenants["a"].widths[&1].p50_ns, 5);
-    }
-
-    #[test]
-    fn a_full_file_forgets_the_name_with_the_least_behind_it() {
-        let mut known = Profiles::new(&h200());
-        for number in 0..MOST_TENANTS {
-            let count = if number == 77 { 1 } else { 10 };
-            known.merge(&profiles_with(&format!("t{number}"), 8, Steps { count, p50_ns: 1, p99_ns: 1 }));
-        }
-        known.merge(&profiles_with("new", 8, Steps { count: 1, p50_ns: 1, p99_ns: 1 }));
-        assert_eq!(known.tenants.len(), MOST_TENANTS);
-        assert!(known.tenants.contains_key("new") && !known.tenants.contains_key("t77"));
-    }
-
-    #[test]
-    fn what_is_saved_comes_back() {
-        let place = tempfile::tempdir().unwrap();
-        let store = Store::new(place.path().join("deep/profiles"));
-        assert!(matches!(store.load(&h200()), Ok(Loaded::New(_))));
-        let mut profiles = profiles_with("serve", 132, Steps { count: 3, p50_ns: 4, p99_ns: 5 });
-        let durations = Durations { count: 1, mean_ns: 2, least_ns: 2 };
-        profiles.kernels.entry("gemm".to_string()).or_default().widths.insert(64, durations);
-        store.save(&h200(), &profiles).unwrap();
-        store.save(&h200(), &profiles).unwrap();
-        assert!(matches!(store.load(&h200()), Ok(Loaded::Known(found)) if found == profiles));
-        let other_driver = Gpu { driver_version: 12_080, ..h200() };
-        assert!(matches!(store.load(&other_driver), Ok(Loaded::New(_))));
-        assert_eq!(store.count(), (1, 0));
-    }
-
-    /// Every beginning of a good file, and bytes that are no file at all.
-    #[test]
-    fn torn_and_foreign_files_are_set_aside_and_begun_again() {
-        let place = tempfile::tempdir().unwrap();
-        let store = Store::new(place.path().to_path_buf());
-        let profiles = profiles_with("serve", 132, Steps { count: 3, p50_ns: 4, p99_ns: 5 });
-        store.save(&h200(), &profiles).unwrap();
-        let path = place.path().join(disk::file_name(&h200()));
-        let good = std::fs::read(&path).unwrap();
-        let text = String::from_utf8(good.clone()).unwrap();
-        let end = good.trim_ascii_end().len();
-        let mut wrong: Vec<Vec<u8>> = (0..end).map(|length| good[..length].to_vec()).collect();
-        wrong.push(text.replace("\"format\": 1", "\"format\": 2").into_bytes());
-        wrong.push(text.replace("H200", "H100").into_bytes());
-        wrong.push(text.replace("\"count\": 3", "\"count\": -3").into_bytes());
-        wrong.push(b"[".repeat(100_000));
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-        for length in 0..256 {
-            let bytes = (0..length).map(|_| {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                state.to_le_bytes()[0]
-            });
-            wrong.push(bytes.collect());
-        }
-        for bytes in wrong {
-            std::fs::write(&path, &bytes).unwrap();
-            let loaded = store.load(&h200()).unwrap();
-            let Loaded::SetAside(begun, aside) = loaded else { panic!("taken for good: {bytes:?}") };
-            assert_eq!(begun, Profiles::new(&h200()));
-            assert_eq!(std::fs::read(aside).unwrap(), bytes, "kept as it was");
-            assert!(matches!(store.load(&h200()), Ok(Loaded::New(_))));
-        }
-        let (files, set_aside) = store.count();
-        assert_eq!(files, 0);
-        assert_eq!(set_aside, disk::MOST_SET_ASIDE, "not all are kept");
-    }
-}
+mod tests;

@@ -6,7 +6,7 @@
 use crate::config::Config;
 use crate::entry::{self, from_board};
 use crate::history::History;
-use crate::learning::Seen;
+use crate::learning::{Seen, Taught};
 use crate::name;
 use crate::profiles::Gpu;
 use detshare_api::{DecisionMade, Isolation, Missed, Objective, Tenant, TenantPatch};
@@ -96,9 +96,13 @@ pub(crate) struct Present {
     joined: SystemTime,
     command: String,
     pub(crate) mps_client: Option<bool>,
+    /// Whether its page has ever held what cannot be.
     doubts: bool,
+    taught: Taught,
     /// Whether it missed its objectives at the last look.
     strained: bool,
+    /// Whether it was quarantined at the last look.
+    quarantined: bool,
     /// Dropped with the rest, which wakes the task that attends to the tenant.
     _sent_away: oneshot::Sender<()>,
 }
@@ -192,7 +196,9 @@ impl Registry {
             command: printable(&arguments.join(" ")),
             mps_client: None,
             doubts: false,
+            taught: Taught::default(),
             strained: false,
+            quarantined: false,
             _sent_away: sender,
         };
         self.present.insert(stay, present);
@@ -234,9 +240,9 @@ impl Registry {
         self.present.values_mut().for_each(|present| present.look(now));
     }
 
-    /// Takes what was learnt of everybody's steps.
+    /// Takes what was learnt of everybody.
     pub(crate) fn learn(&mut self) -> Vec<Seen> {
-        self.present.values_mut().map(Present::learn).collect()
+        self.present.values_mut().filter_map(Present::learn).collect()
     }
 }
 
@@ -276,6 +282,17 @@ impl Present {
 
     fn look(&mut self, now: u64) {
         let state = self.view.read(now);
+        self.doubt(&state);
+        self.history.look(now, &state, &self.view);
+        // A page that holds anything would fill the log with it.
+        if !self.doubts {
+            self.tell_of_objectives(now, &state);
+            self.tell_of_quarantine();
+        }
+    }
+
+    /// Says once that its page makes no sense.
+    fn doubt(&mut self, state: &TenantState) {
         if state.doubts.any() && !self.doubts {
             self.doubts = true;
             tracing::warn!(
@@ -285,8 +302,6 @@ impl Present {
                 "its page holds what cannot be; what can be is put in its place: is it of this version?"
             );
         }
-        self.history.look(now, &state, &self.view);
-        self.tell_of_objectives(now, &state);
     }
 
     /// Says when it begins to miss its objectives, and when it keeps to them again.
@@ -306,13 +321,39 @@ impl Present {
         }
     }
 
-    pub(crate) fn learn(&mut self) -> Seen {
-        Seen {
+    /// Says when its kernels begin to run far longer than they should, and when they run as they should again.
+    fn tell_of_quarantine(&mut self) {
+        let quarantined = self.view.is_quarantined();
+        if quarantined == self.quarantined {
+            return;
+        }
+        self.quarantined = quarantined;
+        let (name, pid) = (&self.name, self.pid());
+        if quarantined {
+            tracing::warn!(
+                name,
+                pid,
+                "quarantined: its kernels keep running over three times as long as predicted; it is kept on few SMs until they \
+                 do not: see `detshare explain {name}`"
+            );
+        } else {
+            tracing::info!(name, pid, "no longer quarantined: its kernels run as predicted again");
+        }
+    }
+
+    /// Takes what was learnt of it since the last time; nothing of one whose page makes no sense.
+    pub(crate) fn learn(&mut self) -> Option<Seen> {
+        let kernels = self.view.kernels();
+        let tenant = self.history.learn(&self.view);
+        // Afterwards: what was read is from before.
+        self.doubt(&self.view.read(clock::now()));
+        let seen = || Seen {
             gpu: Gpu::of(&self.hello),
             name: self.wanted_name.clone(),
-            tenant: self.history.learn(&self.view),
-            kernels: self.view.kernels(),
-        }
+            tenant,
+            kernels: self.taught.choose(kernels, self.hello.width),
+        };
+        (!self.doubts).then(seen)
     }
 
     /// Why its launches went as they did; `name_of` knows the tenants by slot.

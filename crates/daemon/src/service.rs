@@ -6,7 +6,7 @@
 use crate::block_level;
 use crate::config::{Config, ConfigError, ConfigFile, Share, known_policies};
 use crate::isolation;
-use crate::learning::{self, Learnt};
+use crate::learning::{self, Learnt, MOST_GPUS, Seen};
 use crate::log::LogControl;
 use crate::metrics::Counters;
 use crate::mps::Mps;
@@ -15,7 +15,7 @@ use crate::registry::{Applicant, JoinRefused, Joined, Registry, Stay};
 use detshare_api::{
     ConfigStatus, Explanation, Isolation, MpsState, ProfilesStatus, RuntimeFolder, Status, Tenant, TenantPatch,
 };
-use detshare_board::{Daemon, MOST_WEIGHT, SLOTS, clock};
+use detshare_board::{Daemon, KERNEL_MODELS, KernelNote, MOST_WEIGHT, SLOTS, clock};
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -106,8 +106,10 @@ struct State {
     config: Config,
     config_file: ConfigFile,
     config_error: Option<String>,
-    /// GPUs whose kernels are on the board.
+    /// GPUs of whose kernels the board has what is on disk.
     recalled: BTreeSet<Gpu>,
+    /// GPUs whose kernels are on the board, by their number there.
+    on_board: Vec<Gpu>,
     policy_by_hand: Option<String>,
     aggressiveness_by_hand: Option<Share>,
     registry: Registry,
@@ -124,6 +126,7 @@ impl Service {
             config_file,
             config_error: None,
             recalled: BTreeSet::new(),
+            on_board: Vec::new(),
             policy_by_hand: None,
             aggressiveness_by_hand: None,
             registry: Registry::default(),
@@ -202,11 +205,36 @@ impl Service {
         joined
     }
 
-    /// Puts what is known of a GPU's kernels on the board, once: tenants go on from there.
+    /// Puts what is on disk of a GPU's kernels on the board, once: tenants go on from there.
     fn recall(&self, state: &mut State, gpu: Gpu) {
         if let (Some(store), false) = (&self.store, state.recalled.contains(&gpu)) {
-            self.board.publish_kernels(&learning::recall(store, &gpu));
+            self.publish(state, &gpu, &learning::recall(store, &gpu));
+            // Whoever says that there are so many makes them up, and has them read again.
+            if state.recalled.len() >= MOST_GPUS {
+                state.recalled.clear();
+            }
             state.recalled.insert(gpu);
+        }
+    }
+
+    /// Keeps what was learnt of a tenant for the next time of saving, and has its kernels on the board at once: another run of
+    /// the program may come before that.
+    fn keep(&self, state: &mut State, seen: Seen) {
+        self.publish(state, &seen.gpu, &seen.kernels);
+        state.learnt.add(seen);
+    }
+
+    /// As far as the board has room for models of GPU.
+    fn publish(&self, state: &mut State, gpu: &Gpu, kernels: &[KernelNote]) {
+        if kernels.is_empty() {
+            return;
+        }
+        let on_board = &mut state.on_board;
+        if !on_board.contains(gpu) && on_board.len() < KERNEL_MODELS {
+            on_board.push(gpu.clone());
+        }
+        if let Some(number) = on_board.iter().position(|other| other == gpu) {
+            self.board.publish_kernels(number, kernels);
         }
     }
 
@@ -231,7 +259,9 @@ impl Service {
     /// Forgets a tenant; returns what had been changed of it.
     fn remove(&self, state: &mut State, stay: Stay, why: Leaving) -> Option<TenantPatch> {
         let mut present = state.registry.remove(&self.board, stay)?;
-        state.learnt.add(present.learn());
+        if let Some(seen) = present.learn() {
+            self.keep(state, seen);
+        }
         let (name, pid) = (present.name.as_str(), present.pid());
         block_level::forget(&self.folder, pid);
         match why {
@@ -453,9 +483,10 @@ impl Service {
     pub(crate) fn save_profiles(&self) {
         let learnt = {
             let mut state = self.state();
-            let State { registry, learnt, .. } = &mut *state;
-            registry.learn().into_iter().for_each(|seen| learnt.add(seen));
-            learnt.take()
+            for seen in state.registry.learn() {
+                self.keep(&mut state, seen);
+            }
+            state.learnt.take()
         };
         if let Some(store) = &self.store {
             learnt.save(store);

@@ -427,10 +427,11 @@ fn find(function: CUfunction) -> &'static Kernel {
 }
 
 /// From its module and its name, and what the driver says of it: where the module is not known, that tells apart most
-/// kernels of the same name.
+/// kernels of the same name. On another model of GPU it is another kernel, which takes another time.
 fn identity(function: CUfunction, name: &str, content: u64) -> u64 {
     use CUfunction_attribute as Attribute;
-    let named = name.bytes().fold(content, |hash, byte| mixed(hash, u64::from(byte)));
+    let model = membership().map_or("", |membership| membership.model());
+    let named = model.bytes().chain(name.bytes()).fold(content, |hash, byte| mixed(hash, u64::from(byte)));
     let attributes = [
         Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS,
         Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,

@@ -8,7 +8,7 @@ use crate::block_level::BlockLevel;
 use crate::boundary::guarded;
 use crate::call::is_ok;
 use crate::hot::HOT;
-use crate::{background, log, settings, steps};
+use crate::{background, log, resolve, settings, steps};
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use core::time::Duration;
@@ -121,7 +121,7 @@ impl Membership {
             gpu: model(device),
             gpu_id: identity(device),
             width: width(device),
-            driver_version: driver_version(),
+            driver: driver_release(),
         };
         let page = Tenant::create(settings.class.unwrap_or(Class::BestEffort))?;
         page.set_gpu(hello.gpu_id);
@@ -148,6 +148,11 @@ impl Membership {
     pub(crate) fn is_connected(&self) -> bool {
         // Pairs with the release in `serve`: the daemon's page is there then.
         self.connected.load(Ordering::Acquire)
+    }
+
+    /// The model of this process's GPU.
+    pub(crate) fn model(&self) -> &str {
+        &self.hello.gpu
     }
 
     /// The slot that the daemon gave it.
@@ -313,8 +318,8 @@ fn width(device: CUdevice) -> u32 {
     u32::try_from(sms).unwrap_or(0).min(detshare_board::MOST_SMS)
 }
 
-fn driver_version() -> u32 {
-    let mut version = 0;
-    cu!(cuDriverGetVersion(&raw mut version));
-    u32::try_from(version).unwrap_or(0)
+/// Which driver it is: its release, or else the version of CUDA that it is for.
+fn driver_release() -> String {
+    let opened = resolve::opened().and_then(|opened| opened.as_ref().ok());
+    opened.map_or_else(String::new, |driver| driver.release().unwrap_or_else(|| format!("CUDA {}", driver.version())))
 }

@@ -22,4 +22,14 @@ pub(crate) struct Address(pub(crate) *const c_void);
 // SAFETY: the address of a function, which any thread may call.
 unsafe impl Sync for Address {}
 
+/// Which release of the software GPU this is, for whoever keeps what was measured on it: `detshare_cuda::release`.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "a name among those of functions")]
+static detshare_softgpu_release: [u8; RELEASE.len()] = *RELEASE;
+const RELEASE: &[u8; RELEASE_TEXT.len()] = match RELEASE_TEXT.as_bytes().first_chunk() {
+    Some(text) => text,
+    None => panic!("as long as it is"),
+};
+const RELEASE_TEXT: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+
 include!(concat!(env!("OUT_DIR"), "/exports.rs"));

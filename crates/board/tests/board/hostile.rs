@@ -2,7 +2,7 @@
 
 use crate::{DAEMON_BYTES, Forged, TENANT_BYTES};
 use detshare_board::{
-    DaemonView, HOLDS_NS, HORIZON_NS, LANES, MOST_SHARE, MOST_SMS, MOST_WEIGHT, Occupant, SLOTS, SlotState,
+    DaemonView, HOLDS_NS, HORIZON_NS, KernelNote, LANES, MOST_SHARE, MOST_SMS, MOST_WEIGHT, Occupant, SLOTS, SlotState,
     TenantState, TenantView, clock, wait,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +10,8 @@ use std::time::Duration;
 
 const SEEDS: u64 = 64;
 const READS: usize = 300;
+/// Records of random words that may lie by chance where a kernel of that identity would.
+const MOST_MISTAKEN: usize = 100;
 
 /// Random numbers, many of them small or at an edge, so that some are valid.
 struct Numbers(u64);
@@ -57,6 +59,10 @@ fn is_in_range(state: &TenantState, now: u64) {
     assert!(state.step.number() < 1 << 31);
 }
 
+fn are_widths(kernel: &KernelNote) -> bool {
+    kernel.widths.iter().all(|(width, ..)| (1..=MOST_SMS).contains(width))
+}
+
 fn is_sound(occupant: &Occupant) {
     let entry = &occupant.entry;
     assert!((1..=MOST_WEIGHT).contains(&entry.weight));
@@ -83,6 +89,9 @@ fn a_tenants_pages_may_hold_anything() {
                 _ = (view.is_holding(), view.gpu());
                 assert!(view.due(now).is_none_or(|due| due <= now + HORIZON_NS));
             }
+            let kernels = view.kernels();
+            assert!(kernels.iter().all(are_widths));
+            assert!(kernels.len() < MOST_MISTAKEN, "{} records were taken for kernels", kernels.len());
             // It returns, whatever the word does meanwhile.
             _ = wait(&[view.watch(view.step())], Duration::from_micros(100));
         });
@@ -106,6 +115,7 @@ fn a_table_may_hold_anything() {
             let now = clock::now();
             assert!(view.heartbeat(now).is_none_or(|beat| beat <= now));
             _ = view.policy();
+            assert!((0..READS as u64).filter_map(|identity| view.kernel(identity)).all(|kernel| are_widths(&kernel)));
             _ = wait(&[view.watch(view.epoch())], Duration::from_micros(100));
         };
         while_it_changes(&forged, seed, look);

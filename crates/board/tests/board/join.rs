@@ -14,7 +14,7 @@ fn hello() -> Hello {
         gpu: "NVIDIA H200".into(),
         gpu_id: 0xfeed_beef,
         width: 132,
-        driver_version: 13_000,
+        driver: "580.82.07".to_string(),
         block_level: true,
     }
 }
@@ -67,7 +67,7 @@ fn names() {
 #[test]
 fn nonsense_is_refused() {
     let tenant = Tenant::create(Class::Latency).expect("a group");
-    let mut good = [0; 256];
+    let mut good = [0; 320];
     let (one, other) = UnixStream::pair().expect("a pair");
     hello().send(&one, tenant.file()).expect("said");
     detshare_board::receive_fds(&other, &mut good).expect("the bytes");
@@ -99,7 +99,7 @@ fn nonsense_is_refused() {
 #[test]
 fn files_are_counted() {
     let tenant = Tenant::create(Class::Latency).expect("a group");
-    let mut good = [0; 256];
+    let mut good = [0; 320];
     let (one, other) = UnixStream::pair().expect("a pair");
     hello().send(&one, tenant.file()).expect("said");
     detshare_board::receive_fds(&other, &mut good).expect("the bytes");

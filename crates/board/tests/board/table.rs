@@ -1,8 +1,8 @@
 //! The daemon's table and a tenant's record, in one process.
 
 use detshare_board::{
-    Class, Daemon, DaemonView, Entry, Limits, Objective, Owner, SLOTS, SlotState, SplitLadder, Tenant, TenantView,
-    clock,
+    Class, Daemon, DaemonView, Entry, KERNEL_MODELS, KERNEL_WIDTHS, KernelNote, Limits, Objective, Owner, SLOTS,
+    SlotState, SplitLadder, Tenant, TenantView, clock,
 };
 
 fn myself() -> Owner {
@@ -92,4 +92,37 @@ fn a_step_ends_when_everything_is_finished() {
     assert_eq!(next.number(), step.number() + 1);
     assert!(!tenant.end_step(step, 0), "another step");
     assert!(tenant.end_step(next, 0));
+}
+
+fn kernel(identity: u64, widths: &[(u32, u64, u32)]) -> KernelNote {
+    KernelNote { identity, name: format!("kernel {identity}"), widths: widths.to_vec() }
+}
+
+#[test]
+fn kernels_of_two_models_keep_their_widths() {
+    let daemon = Daemon::create().expect("a group");
+    let view = DaemonView::map(daemon.file()).expect("mapped");
+    let large = kernel(1, &[(132, 1_000, 10), (16, 8_000, 5)]);
+    let small = kernel(2, &[(114, 2_000, 10), (98, 2_500, 3)]);
+    daemon.publish_kernels(0, std::slice::from_ref(&large));
+    daemon.publish_kernels(1, std::slice::from_ref(&small));
+    assert_eq!(view.kernel(1), Some(large.clone()));
+    assert_eq!(view.kernel(2), Some(small.clone()));
+
+    // A further width, and another time on one that is there.
+    daemon.publish_kernels(0, &[kernel(1, &[(116, 1_100, 1), (16, 7_000, 6)])]);
+    let now = kernel(1, &[(132, 1_000, 10), (16, 7_000, 6), (116, 1_100, 1)]);
+    assert_eq!((view.kernel(1), view.kernel(2)), (Some(now.clone()), Some(small.clone())));
+    // One that says that it is another model's is not believed.
+    daemon.publish_kernels(1, &[kernel(1, &[(114, 7, 7)])]);
+    assert_eq!(view.kernel(1), Some(now));
+
+    let most = u32::try_from(KERNEL_WIDTHS).expect("few");
+    let all: Vec<_> = (1..=most + 4).map(|width| (width, 9, 9)).collect();
+    daemon.publish_kernels(2, &[kernel(3, &all)]);
+    assert_eq!(view.kernel(3).expect("there").widths, all[..KERNEL_WIDTHS], "as many as there is room for");
+    daemon.publish_kernels(KERNEL_MODELS, &[kernel(4, &[(132, 1, 1)])]);
+    daemon.publish_kernels(3, &[kernel(5, &[(0, 1, 1), (u32::MAX, 1, 1)])]);
+    assert_eq!((view.kernel(4), view.kernel(5)), (None, None), "no room, and no widths");
+    assert_eq!(view.kernel(2), Some(small));
 }

@@ -7,7 +7,7 @@ mod gpu;
 mod host;
 mod parts;
 
-pub(crate) use gpu::{driver_version, model as gpu_model};
+pub(crate) use gpu::model as gpu_model;
 
 use crate::daemon;
 use crate::table::{self, Align, Format, OutputError};

@@ -8,7 +8,8 @@ use detshare_api::{Missed, Objective, Tenant};
 
 /// List the tenants and how they do
 ///
-/// Rates and step times are those of the last 10 seconds.
+/// Rates and step times are those of the last 10 seconds. A tenant whose kernels keep running over three times as long as predicted
+/// is quarantined: it is kept on few SMs until they do not.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// How to print them
@@ -107,10 +108,11 @@ pub(crate) fn objectives(tenant: &Tenant) -> String {
 /// The part of steps that a 99th percentile leaves out.
 const ALLOWED: f64 = 0.01;
 
-/// What a tenant is doing, in a word: where it is busy with a phase that is known, that.
+/// What a tenant is doing, in a word: where it is busy with a phase that is known, that. Behind it, whether it is quarantined.
 fn doing(tenant: &Tenant) -> String {
     let phase = tenant.phase.as_deref().filter(|_| State::of(tenant) == State::Busy);
-    table::harmless(phase.unwrap_or_else(|| State::of(tenant).name()))
+    let doing = table::harmless(phase.unwrap_or_else(|| State::of(tenant).name()));
+    if tenant.quarantined { format!("{doing}, quarantined") } else { doing }
 }
 
 /// What a tenant is doing.
@@ -307,6 +309,12 @@ serve    7  latency  busy   front16     12.0  1.23 ms  2.00 ms       12.3k     0
         let decoding = Tenant { phase: Some("decode".to_string()), ..tenant("serve", 7, Class::Latency) };
         assert!(for_people(std::slice::from_ref(&decoding)).contains(" decode  front16 "));
         assert!(for_people(&[Tenant { busy: false, ..decoding }]).contains(" idle "));
+    }
+
+    #[test]
+    fn who_is_quarantined_is_marked() {
+        let tenant = Tenant { quarantined: true, ..tenant("train", 7, Class::BestEffort) };
+        assert!(for_people(std::slice::from_ref(&tenant)).contains(" busy, quarantined  front16 "));
     }
 
     /// So a field that the API gets is not forgotten in the other form.

@@ -43,7 +43,8 @@ Keys:
 
 /// Watch the tenants: class, lane, steps, times, launches, holds, memory
 ///
-/// Marks: ● busy, · idle, ◐ holding a launch, ‖ paused. The last column shows the steps (or, where there are none, the
+/// Marks: ● busy, ▲ busy and missing its objectives, · idle, ◐ holding a launch, ‖ paused; ! before the name: quarantined, as its kernels
+/// keep running over three times as long as predicted. The last column shows the steps (or, where there are none, the
 /// launches) of the last minute.
 #[derive(Debug, Args)]
 #[command(after_help = KEYS)]

@@ -75,6 +75,14 @@ fn a_frame_that_is_far_too_small_is_still_one() {
 }
 
 #[test]
+fn who_is_quarantined_is_marked() {
+    let mut tenants = two();
+    tenants[0].quarantined = true;
+    let frame = text(&seen(tenants), 80, 7);
+    assert!(frame.contains("\n·!train ") && frame.contains("\n● serve "), "{frame}");
+}
+
+#[test]
 fn nobody_is_there() {
     assert!(text(&seen(Vec::new()), 80, 7).contains("no tenants: start one"));
 }

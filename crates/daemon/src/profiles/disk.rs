@@ -7,26 +7,30 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Longer than any file that we write.
-const LONGEST_FILE: u64 = 64 << 20;
+/// Longer than any file that we write; a test counts.
+pub(super) const LONGEST_FILE: u64 = 64 << 20;
 const EXTENSION: &str = "json";
 /// Comes after the file's name, with a number after it.
 const SET_ASIDE: &str = "set-aside";
 /// How many of one file are kept that were set aside.
 pub(super) const MOST_SET_ASIDE: usize = 3;
-/// Of the model's name, as much of it as is worth reading.
-const LONGEST_MODEL: usize = 64;
+/// Of the model's name and the driver's, as much of it as is worth reading.
+const LONGEST_PART: usize = 48;
 
 fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> ProfilesError {
     move |source| ProfilesError::Io { what, path: path.to_path_buf(), source }
 }
 
-/// A name that is safe as a file's whatever the driver says the model is, and another one for every model.
-pub(super) fn file_name(gpu: &Gpu) -> String {
+/// A name that is safe as a file's whatever the tenant says of model and driver, and another one for each two of them.
+pub(super) fn file_name(Gpu { model, driver }: &Gpu) -> String {
     let is_safe = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-    let model = gpu.model.chars().take(LONGEST_MODEL).map(|letter| if is_safe(letter) { letter } else { '-' });
-    let model: String = model.collect();
-    format!("{model}-{}-{:08x}.{EXTENSION}", gpu.driver_version, digest(gpu.model.as_bytes()))
+    let safe = |text: &str| {
+        let letters = text.chars().take(LONGEST_PART).map(|letter| if is_safe(letter) { letter } else { '-' });
+        letters.collect::<String>()
+    };
+    // Neither text has a zero in it, so no two pairs are the same bytes.
+    let digest = digest(format!("{model}\0{driver}").as_bytes());
+    format!("{}-{}-{digest:08x}.{EXTENSION}", safe(model), safe(driver))
 }
 
 /// FNV-1a: stays the same over versions, which the standard library's hashes need not.
@@ -95,11 +99,12 @@ mod tests {
     #[test]
     fn no_model_leads_out_of_the_folder() {
         for model in ["NVIDIA H200", "", "../../etc/passwd", ".", "ä\n\0", "x".repeat(500).as_str()] {
-            let name = file_name(&Gpu { model: model.to_string(), driver_version: u32::MAX });
+            let name = file_name(&Gpu { model: model.to_string(), driver: model.to_string() });
             assert!(name.len() < 120 && !name.starts_with('.'), "{name}");
             assert!(name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)), "{name}");
         }
-        let name = |model: &str| file_name(&Gpu { model: model.to_string(), driver_version: 1 });
-        assert_ne!(name("A 1"), name("A-1"));
+        let name = |model: &str, driver: &str| file_name(&Gpu { model: model.into(), driver: driver.into() });
+        assert_ne!(name("A 1", "1"), name("A-1", "1"));
+        assert_ne!(name("NVIDIA H200", "580.82.07"), name("NVIDIA H200", "580.95.05"), "one release, one file");
     }
 }

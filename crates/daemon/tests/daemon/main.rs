@@ -7,6 +7,7 @@ mod garbage;
 mod house;
 mod http;
 mod mps;
+mod profiles;
 mod start;
 mod tenant;
 mod tenants;

@@ -3,7 +3,7 @@
 use crate::PATIENCE;
 use detshare_board::join::{Arrived, Hello, JoinError, Refusal, Welcome};
 use detshare_board::{
-    Class, DaemonView, Entry, Epoch, Generation, SlotState, SocketError, Tenant, TenantView, Waited, wait,
+    Class, DaemonView, Entry, Epoch, Generation, KernelNote, SlotState, SocketError, Tenant, TenantView, Waited, wait,
 };
 use rustix::io::Errno;
 use std::os::unix::net::UnixStream;
@@ -15,7 +15,7 @@ pub(crate) fn hello(name: &str) -> Hello {
         name: name.to_string(),
         width: 132,
         gpu: "DetShare software GPU".to_string(),
-        driver_version: 13_000,
+        driver: "580.82.07".to_string(),
         ..Hello::default()
     }
 }
@@ -64,6 +64,11 @@ impl TestTenant {
 
     pub(crate) fn policy(&self) -> u32 {
         self.table.policy()
+    }
+
+    /// What the daemon knows of a kernel.
+    pub(crate) fn known_kernel(&self, identity: u64) -> Option<KernelNote> {
+        self.table.kernel(identity)
     }
 
     pub(crate) fn epoch(&self) -> Epoch {

@@ -174,6 +174,7 @@ fn what_a_tenant_says_of_itself() {
     assert_eq!((hello.class, hello.name.as_str(), hello.width), (Some(Class::Latency), "probe", 132));
     assert_eq!((hello.objective.p99_ns, hello.memory), (Some(5_000_000), Some(1 << 30)));
     assert!(hello.gpu.starts_with("DetShare") && hello.gpu_id != 0, "{hello:?}");
+    assert_eq!(hello.driver, env!("CARGO_PKG_VERSION"), "the software GPU's own release");
     program.does(&["begin", "open", "stream"]);
     program.ends();
 }
@@ -436,7 +437,7 @@ fn what_a_kernel_takes_is_kept() {
 
     known.widths = vec![(132, 7_000_000, 50)];
     let office = Office::open();
-    office.daemon.publish_kernels(std::slice::from_ref(&known));
+    office.daemon.publish_kernels(0, std::slice::from_ref(&known));
     office.daemon.set_policy(SLO_AWARE);
     let mut program = Program::start(office.folder.path(), &[("DETSHARE_CLASS", "best-effort")]);
     let admitted = office.admit(|_| ());

@@ -24,7 +24,7 @@ impl Machine {
         let seen =
             runs.iter().flat_map(|run| &run.samples).map(|sample| sample.gpu.clone()).find(|name| !name.is_empty());
         let (gpu, driver) = match device {
-            Device::Gpu => (seen.or_else(doctor::gpu_model), doctor::driver_version()),
+            Device::Gpu => (seen.or_else(doctor::gpu_model), detshare_cuda::release::of_kernel_module()),
             Device::Soft => (Some("DetShare Software GPU".to_string()), None),
         };
         let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

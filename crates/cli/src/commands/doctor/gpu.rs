@@ -3,10 +3,10 @@
 use super::Finding;
 use crate::part;
 use detshare_cuda::driver::{self, Search};
+use detshare_cuda::release;
 use rustix::fs::{Access, access};
 use std::path::{Path, PathBuf};
 
-const KERNEL_DRIVER: &str = "/proc/driver/nvidia/version";
 /// A folder for each GPU, with what the kernel's driver knows of it.
 const KERNEL_GPUS: &str = "/proc/driver/nvidia/gpus";
 const CONTROL_DEVICE: &str = "/dev/nvidiactl";
@@ -15,11 +15,6 @@ const MPS_CONTROL: &str = "nvidia-cuda-mps-control";
 const DEFAULT_PIPES: &str = "/tmp/nvidia-mps";
 /// The first driver with green contexts, which partitions are made of.
 const FIRST_WITH_PARTITIONS: u32 = 550;
-
-/// The driver's version, as its kernel module says it.
-pub(crate) fn driver_version() -> Option<String> {
-    version(&std::fs::read_to_string(KERNEL_DRIVER).ok()?)
-}
 
 /// The first GPU's name, as the driver's kernel module says it.
 pub(crate) fn model() -> Option<String> {
@@ -46,7 +41,7 @@ impl Gpu {
         let search = Search { named: filled("DETSHARE_DRIVER"), library_path: filled("LD_LIBRARY_PATH") };
         Self {
             library: driver::find(&search),
-            version: driver_version(),
+            version: release::of_kernel_module(),
             devices: devices(Path::new("/dev")),
             has_softgpu: part::SOFTGPU.find().is_ok(),
         }
@@ -160,15 +155,6 @@ fn devices(folder: &Path) -> Vec<PathBuf> {
     devices.into_iter().map(|(_, path)| path).collect()
 }
 
-/// The number in the kernel module's first line: `NVRM version: … Kernel Module  580.159.04  Release Build …`.
-fn version(text: &str) -> Option<String> {
-    let line = text.lines().find(|line| line.contains("NVRM version"))?;
-    let is_version = |word: &&str| {
-        word.split('.').count() >= 2 && word.split('.').all(|part| !part.is_empty() && part.parse::<u32>().is_ok())
-    };
-    line.split_whitespace().find(is_version).map(String::from)
-}
-
 /// The control daemon of that pipe folder, if it lives.
 fn mps_process(pipes: &Path) -> Option<u32> {
     let pid: u32 = std::fs::read_to_string(pipes.join(format!("{MPS_CONTROL}.pid"))).ok()?.trim().parse().ok()?;
@@ -181,16 +167,6 @@ fn mps_process(pipes: &Path) -> Option<u32> {
 mod tests {
     use super::super::Verdict;
     use super::*;
-
-    #[test]
-    fn versions_of_both_kernel_modules() {
-        let closed =
-            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Tue Jan 2 2026\nGCC version: gcc 13.3.0\n";
-        assert_eq!(version(closed).as_deref(), Some("580.159.04"));
-        let open = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (root@host)\n";
-        assert_eq!(version(open).as_deref(), Some("570.86.15"));
-        assert_eq!(version("GCC version: gcc 13.3.0\n"), None);
-    }
 
     #[test]
     fn partitions_need_a_driver_that_has_them() {

@@ -137,7 +137,11 @@ fn row(tenant: &Tenant, columns: &Columns, screen: &Screen) -> Row<'static> {
     };
     let (mark, colour) = mark(tenant);
     Row::new([
-        Cell::from(Line::from(vec![Span::styled(mark, colour), Span::raw(format!(" {}", harmless(&tenant.name)))])),
+        Cell::from(Line::from(vec![
+            Span::styled(mark, colour),
+            Span::styled(if tenant.quarantined { "!" } else { " " }, Color::Red),
+            Span::raw(harmless(&tenant.name)),
+        ])),
         right(tenant.pid.to_string()),
         Cell::from(class),
         Cell::from(harmless(&tenant.lane)),

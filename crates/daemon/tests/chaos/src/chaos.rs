@@ -7,18 +7,24 @@ use crate::random::Random;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use detshare_api::{Class, TenantPatch};
+use detshare_policy::POLICIES;
 use rustix::process::Signal;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// A survivor that has not gone on by then hangs, even if it does go on before all patience has run out.
+const HANG_MS: u64 = 5_000;
 /// How often it is said how far it is.
 const PROGRESS: u64 = 100;
-/// So many rounds bring every disturbance and both policies.
+/// So many rounds bring every disturbance and every policy.
 const MANY: u64 = 200;
 /// How long somebody is stopped, and how long there is no daemon, at most.
 const LONGEST_STOP_MS: usize = 50;
+/// What survivors are meant to go on within on a machine that has little else to do. How many take longer is recorded, and
+/// no failure: what else the machine does is part of it.
+const AIM: Duration = Duration::from_millis(100);
 /// Steps that may be over after a pause is in force: one that was on the GPU, and one whose line was on its way.
 const STEPS_AFTER_PAUSE: u64 = 2;
 
@@ -38,9 +44,10 @@ pub(crate) struct Arguments {
     /// The command line, to pause tenants and set policies by it
     #[arg(long)]
     cli: Option<PathBuf>,
-    /// A survivor that takes longer to go on is a failure
-    #[arg(long, value_name = "N")]
-    within_ms: Option<u64>,
+    /// A survivor that takes longer to go on is a failure. What is assumed is no measure of speed but a detector of hangs: far longer
+    /// than anything takes on a busy machine
+    #[arg(long, value_name = "N", default_value_t = HANG_MS)]
+    within_ms: u64,
     /// Where to write what came out as JSON
     #[arg(long)]
     out: Option<PathBuf>,
@@ -55,6 +62,7 @@ enum Action {
     StopTenant,
     KillDaemon,
     StopDaemon,
+    StopBoth,
     KillBoth,
     RestartDaemon,
     Reload,
@@ -71,6 +79,7 @@ const ACTIONS: &[(usize, Action)] = &[
     (14, Action::StopTenant),
     (16, Action::KillDaemon),
     (10, Action::StopDaemon),
+    (8, Action::StopBoth),
     (8, Action::KillBoth),
     (4, Action::RestartDaemon),
     (6, Action::Reload),
@@ -84,7 +93,6 @@ const ACTIONS: &[(usize, Action)] = &[
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let started = Instant::now();
     let house = House::new(&arguments.programs, arguments.keep)?;
-    let folder = house.run_folder();
     let mut crew = Crew::of_all_lengths(house, arguments.seed)?;
     let mut round = 0;
     let result = rounds(&mut crew, arguments, &mut round, started);
@@ -95,29 +103,30 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let Crew { house, ended, times, listed, births, lanes, doubted, .. } = crew;
     result?;
     drop(house);
-    ensure!(arguments.keep || !folder.exists(), "{} is left", folder.display());
     let left = children()?;
     ensure!(left.is_empty(), "processes are left: {left:?}");
 
-    times.print("a survivor's next step after");
+    times.print("a survivor goes on after");
     listed.print("all well and listed after");
     births.print("new tenants");
     // Or nobody was ever moved, and little was tried.
     ensure!(arguments.rounds < MANY || lanes.len() > 1, "all tenants were on one lane all the time: {lanes:?}");
     println!("lanes seen: {lanes:?}; tenants doubted: {}", doubted.len());
+    let longest = times.longest().unwrap_or_default();
+    let late = times.longer_than(AIM);
+    println!("the slowest survivor went on after {} ms; {late} took longer than {} ms", ms(longest), ms(AIM));
     let seconds = started.elapsed().as_secs_f64();
     println!("{} rounds in {seconds:.0} s, {ended} tenants ended with the right result, 0 failures", arguments.rounds);
     let figures = json!({
         "rounds": arguments.rounds, "seed": arguments.seed, "tenants": arguments.tenants, "seconds": seconds,
-        "ended_with_the_right_result": ended, "failures": 0, "survivors_next_step": times.json(),
+        "ended_with_the_right_result": ended, "failures": 0, "survivors_go_on": times.json(), "slowest_survivor_ms": ms(longest),
+        "survivors_beyond_100_ms": late, "within_ms": arguments.within_ms,
         "all_well_and_listed": listed.json(), "births": births.json(),
         "lanes_seen": lanes, "tenants_doubted": doubted.len(),
     });
     figures::write(arguments.out.as_deref(), "chaos", &figures)?;
-    let longest = times.longest().unwrap_or_default();
-    if let Some(limit) = arguments.within_ms {
-        ensure!(longest <= Duration::from_millis(limit), "a survivor took {} ms, more than {limit}", ms(longest));
-    }
+    let limit = arguments.within_ms;
+    ensure!(longest <= Duration::from_millis(limit), "a survivor took {} ms, more than {limit}", ms(longest));
     Ok(())
 }
 
@@ -182,6 +191,7 @@ impl Round<'_> {
                 self.start_successor("the daemon was killed")
             }
             Action::StopDaemon => self.stop_daemon(),
+            Action::StopBoth => self.stop_both(victim),
             Action::KillBoth => {
                 self.crew.house.kill_daemon()?;
                 self.crew.kill(victim)?;
@@ -191,7 +201,7 @@ impl Round<'_> {
             Action::Reload => self.reload(),
             Action::BreakConfig => self.break_config(),
             Action::SetPolicy => {
-                let policy = if self.random.percent(50) { "exclusive" } else { "fair" };
+                let policy = self.any_policy();
                 self.set_policy(policy)?;
                 self.settle("the policy was set")
             }
@@ -247,6 +257,25 @@ impl Round<'_> {
         self.settle("the daemon was continued")
     }
 
+    /// Those who are left see a tenant that is busy for ever, and nobody tells them otherwise.
+    fn stop_both(&mut self, victim: usize) -> Result<()> {
+        let (time, begun) = (self.some_time(), Instant::now());
+        let tenant = &mut self.crew.tenants[victim];
+        let stopped = tenant.pid();
+        tenant.process().signal(Signal::STOP);
+        self.crew.house.signal_daemon(Signal::STOP);
+        self.crew.disturbed("daemon and tenant were stopped", &[stopped])?;
+        self.crew.settle(&[stopped], false)?;
+        self.crew.pump_for(time.saturating_sub(begun.elapsed()))?;
+        if self.random.percent(50) {
+            self.crew.house.signal_daemon(Signal::CONT);
+        }
+        // In its place, as above.
+        self.crew.tenants[victim].process().signal(Signal::CONT);
+        self.crew.house.signal_daemon(Signal::CONT);
+        self.settle("daemon and tenant were continued")
+    }
+
     fn restart_daemon(&mut self) -> Result<()> {
         if self.random.percent(50) {
             self.crew.house.signal_daemon(Signal::TERM);
@@ -263,8 +292,12 @@ impl Round<'_> {
         self.crew.settle(&[], true)
     }
 
+    fn any_policy(&mut self) -> &'static str {
+        POLICIES[self.random.below(POLICIES.len())].name
+    }
+
     fn any_config(&mut self) -> String {
-        let policy = if self.random.percent(50) { "exclusive" } else { "fair" };
+        let policy = self.any_policy();
         let hold = ["5ms", "10ms", "20ms"][self.random.below(3)];
         let class = if self.random.percent(50) { "latency" } else { "best-effort" };
         let weight = 1 + self.random.below(1000);

@@ -43,11 +43,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 fn churn(house: &mut House, arguments: &Arguments) -> Result<()> {
     let mut next = 0;
     come_and_go(house, WARM_UP, &mut next)?;
-    let (holdings_before, kib_before) = settled(house)?;
+    let (holdings_before, kib_before) = settled(house, None)?;
     let started = Instant::now();
     let joins = come_and_go(house, arguments.joins, &mut next)?;
     let seconds = started.elapsed().as_secs_f64();
-    let (holdings_after, kib_after) = settled(house)?;
+    let (holdings_after, kib_after) = settled(house, Some(holdings_before))?;
     let metrics = house.client().metrics()?;
     let count = |name: &str| metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
     let (joined, died) = (count("detshare_joins_total"), count("detshare_deaths_total"));
@@ -63,7 +63,6 @@ fn churn(house: &mut House, arguments: &Arguments) -> Result<()> {
         "pages_of_tenants_mapped": { "before": holdings_before.tenants_mapped, "after": holdings_after.tenants_mapped },
     });
     figures::write(arguments.out.as_deref(), "churn", &figures)?;
-    ensure!(holdings_after == holdings_before, "something is left of those who have gone");
     ensure!(
         kib_after <= kib_before + MOST_GROWTH_KIB,
         "the daemon has grown by {} KiB",
@@ -106,15 +105,20 @@ fn come_and_go(house: &mut House, joins: u64, next: &mut u64) -> Result<u64> {
     }
 }
 
-/// What the daemon has when nobody is there.
-fn settled(house: &House) -> Result<(Holdings, u64)> {
+/// What the daemon has when nobody is there: the same as before, if it comes to that.
+fn settled(house: &House, before: Option<Holdings>) -> Result<(Holdings, u64)> {
+    /// How often it is found the same: the question's own connection is closed a little later, and on a busy machine later still.
+    const LOOKS: usize = 50;
     let pid = house.daemon_pid().context("no daemon")?;
     crate::house::until("an empty list", || house.client().tenants().ok().filter(Vec::is_empty))?;
-    // The question's own connection is closed a little later.
+    let (mut last, mut same) = (None, 0);
     let at_rest = crate::house::until("nothing to be mapped, and no connection", || {
-        let first = holdings(pid)?;
-        std::thread::sleep(crate::house::LOOK);
-        holdings(pid).filter(|second| *second == first && second.tenants_mapped == 0 && second.groups == 1)
-    })?;
+        let had = holdings(pid)?;
+        same = if last == Some(had) { same + 1 } else { 0 };
+        last = Some(had);
+        let is_at_rest = same >= LOOKS && had.tenants_mapped == 0 && had.groups == 1;
+        (is_at_rest && before.is_none_or(|before| before == had)).then_some(had)
+    });
+    let at_rest = at_rest.with_context(|| format!("it has {last:?} at last, and before it had {before:?}"))?;
     Ok((at_rest, resident_kib(pid)?))
 }

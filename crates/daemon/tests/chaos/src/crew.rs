@@ -20,7 +20,8 @@ const OWN_SOCKETS: usize = 10;
 struct Watched {
     pid: u32,
     since: u64,
-    has_said_something: bool,
+    /// Whether it worked already: how long a start takes is another question.
+    is_timed: bool,
     has_gone_on: bool,
 }
 
@@ -167,8 +168,7 @@ impl Crew {
         let watched = self.tenants.iter().filter(|tenant| !except.contains(&tenant.pid())).map(|tenant| Watched {
             pid: tenant.pid(),
             since: tenant.steps,
-            // How long a start takes is another question.
-            has_said_something: tenant.steps == 0,
+            is_timed: tenant.steps > 0,
             has_gone_on: false,
         });
         self.disturbance = Some(Disturbance { action, at, watched: watched.collect() });
@@ -181,11 +181,10 @@ impl Crew {
             let tenant = self.tenants.iter().find(|tenant| tenant.pid() == watched.pid);
             // Who has ended has done so with the right result.
             let steps = tenant.map_or(u64::MAX, |tenant| tenant.steps - watched.since);
-            if steps > 0 && !watched.has_said_something && self.replacing {
-                watched.has_said_something = true;
+            watched.has_gone_on = steps >= STEPS_TO_GO_ON;
+            if watched.has_gone_on && watched.is_timed && self.replacing {
                 self.times.add(disturbance.action, disturbance.at.elapsed());
             }
-            watched.has_gone_on = steps >= STEPS_TO_GO_ON;
         }
     }
 

@@ -28,6 +28,10 @@ impl Times {
         self.0.values().flatten().max().copied()
     }
 
+    pub(crate) fn longer_than(&self, limit: Duration) -> usize {
+        self.0.values().flatten().filter(|time| **time > limit).count()
+    }
+
     pub(crate) fn summaries(&self) -> Vec<(&'static str, Summary)> {
         let all = self.0.values().flatten().copied().collect();
         let each = self.0.iter().map(|(name, times)| (*name, summary(times.clone())));

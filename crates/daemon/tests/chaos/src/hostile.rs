@@ -1,13 +1,16 @@
-//! A tenant whose page holds anything, changing all the time: the others compute what they compute, and the daemon lives.
+//! A tenant whose page holds anything, changing all the time: the others compute what they compute, the daemon lives, and
+//! what is known of the others' kernels is still known afterwards, and nothing else.
 
 use crate::crew::Crew;
 use crate::figures;
 use crate::house::{House, LOOK, PATIENCE, Programs};
 use crate::process::Process;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use detshare_api::{Class, TenantPatch};
-use serde_json::json;
+use detshare_policy::POLICIES;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -35,27 +38,81 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut house = House::new(&arguments.programs, false)?;
     house.start_daemon_and_wait()?;
     let mut crew = Crew::of_all_kinds(house, arguments.seed)?;
+    let before = alone(&mut crew, arguments.tenants).with_context(|| crew.house.logs())?;
+    crew.house.start_daemon_and_wait()?;
     let mut figures = Vec::new();
-    println!("policy     tenants  seconds  questions");
-    for policy in ["exclusive", "fair", "slo-aware"] {
+    println!("policy      tenants  seconds  questions");
+    for policy in POLICIES.iter().map(|policy| policy.name) {
         crew.house.client().set_policy(policy)?;
-        let (seconds, questions) =
-            beside_a_liar(&mut crew, arguments, policy).with_context(|| format!("{policy}\n{}", crew.house.logs()))?;
-        println!("{policy:<9} {:>8}  {seconds:>7.1}  {questions:>9}", arguments.tenants);
+        let (seconds, questions) = beside_a_liar(&mut crew, arguments, policy, &before)
+            .with_context(|| format!("{policy}\n{}", crew.house.logs()))?;
+        println!("{policy:<10} {:>8}  {seconds:>7.1}  {questions:>9}", arguments.tenants);
         figures.push(
             json!({ "policy": policy, "tenants": arguments.tenants, "seconds": seconds, "questions": questions }),
         );
     }
     crew.house.stop_daemon()?;
-    println!("{} tenants ended with the right result, 0 failures", crew.ended);
-    let figures = json!({ "policies": figures, "ended_with_the_right_result": crew.ended, "failures": 0 });
+    let after = Known::read(&crew.house)?;
+    let lost: Vec<_> = before.kernels.difference(&after.kernels).collect();
+    ensure!(lost.is_empty(), "kernels are not known any more: {lost:?}");
+    let names = before.names();
+    let made_up: Vec<_> = after.names().into_iter().filter(|name| !names.contains(name)).collect();
+    ensure!(made_up.is_empty(), "kernels are known that nobody launched: {made_up:?}");
+    let kernels = after.kernels.len();
+    println!("{} tenants ended with the right result, {kernels} kernels are known, 0 failures", crew.ended);
+    let figures = json!({
+        "policies": figures, "ended_with_the_right_result": crew.ended, "kernels_known": kernels, "failures": 0,
+    });
     figures::write(arguments.out.as_deref(), "hostile", &figures)
 }
 
-fn beside_a_liar(crew: &mut Crew, arguments: &Arguments, policy: &str) -> Result<(f64, u64)> {
-    let mut liar = start_liar(crew, arguments.seed)?;
+/// What the daemon has on disk of kernels.
+struct Known {
+    model: String,
+    driver: String,
+    /// With their identities, as they stand there.
+    kernels: BTreeSet<String>,
+}
+
+impl Known {
+    fn read(house: &House) -> Result<Self> {
+        let files = house.profiles()?;
+        let [file] = files.as_slice() else { bail!("there is one GPU, and its profiles are in {files:?}") };
+        let profiles: Value = serde_json::from_slice(&std::fs::read(file)?)?;
+        let text = |name: &str| Ok::<_, anyhow::Error>(profiles[name].as_str().context("no text")?.to_string());
+        let kernels = profiles["kernels"].as_object().context("no kernels")?.keys().cloned().collect();
+        Ok(Self { model: text("gpu")?, driver: text("driver")?, kernels })
+    }
+
+    fn names(&self) -> BTreeSet<&str> {
+        self.kernels.iter().filter_map(|kernel| Some(kernel.split_once(' ')?.1)).collect()
+    }
+}
+
+/// Real tenants without the liar, until the daemon knows their kernels and has ended.
+fn alone(crew: &mut Crew, tenants: u64) -> Result<Known> {
+    // It measures kernels to foresee what they take.
+    crew.house.client().set_policy("slo-aware")?;
+    let end = crew.ended + tenants;
+    while crew.tenants.len() < TENANTS {
+        crew.add()?;
+    }
+    let deadline = Instant::now() + 6 * PATIENCE;
+    while crew.ended < end {
+        crew.pump(LOOK)?;
+        ensure!(Instant::now() < deadline, "no tenant ends");
+    }
+    crew.finish()?;
+    crew.house.stop_daemon()?;
+    let known = Known::read(&crew.house)?;
+    ensure!(!known.kernels.is_empty(), "no kernel was measured");
+    Ok(known)
+}
+
+fn beside_a_liar(crew: &mut Crew, arguments: &Arguments, policy: &str, known: &Known) -> Result<(f64, u64)> {
+    let mut liar = start_liar(crew, arguments.seed, known)?;
     let who = liar.pid().to_string();
-    if policy == "slo-aware" {
+    if foresees(policy) {
         // Then the others make way for it, whatever it says of when it is busy and when its next step is due.
         let urgent = TenantPatch { class: Some(Class::Latency), ..TenantPatch::default() };
         crew.house.client().change(&who, &urgent)?;
@@ -95,10 +152,15 @@ fn beside_a_liar(crew: &mut Crew, arguments: &Arguments, policy: &str) -> Result
     Ok((begun.elapsed().as_secs_f64(), questions))
 }
 
+/// Whether it protects latency tenants by what they say of themselves.
+fn foresees(policy: &str) -> bool {
+    POLICIES.iter().any(|one| one.name == policy && one.foresees)
+}
+
 /// Starts it and waits until it has joined.
-fn start_liar(crew: &Crew, seed: u64) -> Result<Process> {
+fn start_liar(crew: &Crew, seed: u64, known: &Known) -> Result<Process> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("liar").arg(crew.house.run_folder()).arg(seed.to_string());
+    command.arg("liar").arg(crew.house.run_folder()).args([&seed.to_string(), &known.model, &known.driver]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(crew.house.log_file("tenants.log")?);
     let mut liar = Process::start(&mut command)?;
     let mut out = liar.child().stdout.take().context("a liar without output")?;

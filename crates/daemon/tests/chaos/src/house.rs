@@ -11,6 +11,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+/// Where the daemon keeps profiles, under its home.
+const PROFILES: &str = ".local/state/detshare/profiles";
 /// How long anything may take before it is taken for stuck: far longer than it does, also on a machine with much else to
 /// do.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
@@ -175,9 +177,19 @@ impl House {
         ended?;
         let mut left =
             fs::read_dir(self.run_folder())?.map(|entry| Ok(entry?.file_name())).collect::<Result<Vec<_>>>()?;
-        left.retain(|name| name.to_string_lossy().ends_with(".sock"));
+        // Locking a file that somebody else takes away at the same time would lock nobody out, so it stays.
+        left.retain(|name| name != "lock");
         ensure!(left.is_empty(), "the daemon has ended and left {left:?}");
         Ok(())
+    }
+
+    /// The files that the daemon keeps profiles in.
+    pub(crate) fn profiles(&self) -> Result<Vec<PathBuf>> {
+        let folder = self.path(PROFILES);
+        fs::read_dir(&folder)
+            .with_context(|| format!("no {}", folder.display()))?
+            .map(|entry| Ok(entry?.path()))
+            .collect()
     }
 
     /// The program of a tenant, in the environment that `detshare run` would give it.

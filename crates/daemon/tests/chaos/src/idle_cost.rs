@@ -4,7 +4,7 @@ use crate::crew::Crew;
 use crate::figures;
 use crate::house::{House, Programs};
 use crate::process::{cpu_seconds, resident_kib};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
@@ -20,6 +20,9 @@ pub(crate) struct Arguments {
     /// How long to look
     #[arg(long, default_value_t = 20)]
     seconds: u64,
+    /// More of a core, in percent, is a failure
+    #[arg(long, value_name = "PERCENT")]
+    at_most: Option<f64>,
     /// Where to write what came out as JSON
     #[arg(long)]
     out: Option<PathBuf>,
@@ -53,7 +56,10 @@ fn look(crew: &mut Crew, arguments: &Arguments) -> Result<()> {
     println!("{:>7}  {steps:>13}  {percent:>14.2}  {kib:>12}", crew.tenants.len());
     let figures = json!({
         "tenants": crew.tenants.len(), "seconds": seconds, "steps": steps, "cpu_percent_of_a_core": percent,
-        "resident_kib": kib,
+        "resident_kib": kib, "at_most": arguments.at_most,
     });
-    figures::write(arguments.out.as_deref(), "idle-cost", &figures)
+    figures::write(arguments.out.as_deref(), "idle-cost", &figures)?;
+    let limit = arguments.at_most.unwrap_or(f64::INFINITY);
+    ensure!(percent <= limit, "the daemon takes {percent:.2} % of a core, more than {limit} %");
+    Ok(())
 }

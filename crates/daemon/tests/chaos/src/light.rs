@@ -19,15 +19,27 @@ const STEPS: usize = 3;
 const STEP_NS: u64 = 1_000_000;
 /// SMs of the GPU that it says it has.
 const WIDTH: u32 = 132;
+/// Kernels that one measures, and how many there are in all: as many as a program has.
+const KERNELS: u64 = 8;
+const ALL_KERNELS: u64 = 512;
 
-fn join(folder: &Path, name: &str, page: BorrowedFd<'_>) -> Result<UnixStream> {
+/// The GPU that one says it is on.
+pub(crate) struct Gpu<'a> {
+    pub(crate) model: &'a str,
+    pub(crate) driver: &'a str,
+}
+
+/// One that nobody has.
+const NOTHING: Gpu<'_> = Gpu { model: "DetShare nothing", driver: "1.0" };
+
+fn join(folder: &Path, name: &str, gpu: &Gpu<'_>, page: BorrowedFd<'_>) -> Result<UnixStream> {
     let stream = UnixStream::connect(folder.join("tenants.sock")).context("no daemon listens")?;
     stream.set_read_timeout(Some(ANSWER))?;
     let hello = Hello {
         name: name.to_string(),
         width: WIDTH,
-        gpu: "DetShare nothing".to_string(),
-        driver_version: 13_000,
+        gpu: gpu.model.to_string(),
+        driver: gpu.driver.to_string(),
         ..Hello::default()
     };
     hello.send(&stream, page)?;
@@ -48,7 +60,12 @@ pub(crate) fn come_and_go(folder: &Path, first: u64, count: u64) -> Result<()> {
     for number in first..first + count {
         let page = Tenant::create(Class::BestEffort)?;
         page.set_lane(0, WIDTH);
-        let stream = join(folder, &format!("light-{number}"), page.file())?;
+        page.set_widths(&[WIDTH]);
+        let stream = join(folder, &format!("light-{number}"), &NOTHING, page.file())?;
+        for kernel in number * KERNELS..(number + 1) * KERNELS {
+            let identity = 1 + kernel % ALL_KERNELS;
+            page.note_kernel(identity, &format!("light_kernel_{identity}"), 0, STEP_NS, 1);
+        }
         for _ in 0..STEPS {
             page.launch();
             page.note_step(STEP_NS);
@@ -62,7 +79,7 @@ pub(crate) fn come_and_go(folder: &Path, first: u64, count: u64) -> Result<()> {
     }
     // The last one does not leave but dies.
     let page = Tenant::create(Class::Latency)?;
-    let _stream = join(folder, "dying", page.file())?;
+    let _stream = join(folder, "dying", &NOTHING, page.file())?;
     page.launch();
     std::process::abort()
 }
@@ -104,24 +121,24 @@ impl Forged {
 }
 
 /// Joins as it should, and then writes anything into its page for as long as it lives. It says that it is on the same
-/// GPU as those that it hears of, so that they look at it.
-pub(crate) fn lie(folder: &Path, seed: u64) -> Result<()> {
+/// GPU as those that it hears of, so that they look at it, and of that model, so that what it shows would be kept with theirs.
+pub(crate) fn lie(folder: &Path, seed: u64, gpu: &Gpu<'_>) -> Result<()> {
     /// How often it hears who else is there, in rounds of writing.
     const LISTEN: u64 = 1000;
     let forged = Forged::new()?;
-    let stream = join(folder, "liar", forged.file.as_fd())?;
+    let stream = join(folder, "liar", gpu, forged.file.as_fd())?;
     println!("joined");
     std::io::stdout().flush()?;
     stream.set_nonblocking(true)?;
     let mut random = crate::random::Random::new(seed, 0);
-    let mut gpu = 0;
+    let mut gpu_id = 0;
     for round in 0_u64.. {
         if round.is_multiple_of(LISTEN)
             && let Ok((_, page)) = Arrived::receive(&stream)
             && let Ok(view) = TenantView::map(page)
             && view.gpu() != 0
         {
-            gpu = view.gpu();
+            gpu_id = view.gpu();
         }
         for (index, word) in forged.words.iter().enumerate() {
             let number = random.next();
@@ -133,7 +150,7 @@ pub(crate) fn lie(folder: &Path, seed: u64) -> Result<()> {
                 4 => clock::now(),
                 _ => number,
             };
-            word.store(if index == Forged::GPU { gpu } else { value }, Ordering::Relaxed);
+            word.store(if index == Forged::GPU { gpu_id } else { value }, Ordering::Relaxed);
         }
     }
     Ok(())

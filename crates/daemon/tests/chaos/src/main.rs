@@ -56,7 +56,7 @@ enum What {
     Light { folder: PathBuf, first: u64, count: u64 },
     /// Join and lie
     #[command(hide = true)]
-    Liar { folder: PathBuf, seed: u64 },
+    Liar { folder: PathBuf, seed: u64, model: String, driver: String },
 }
 
 fn main() -> Result<()> {
@@ -67,7 +67,9 @@ fn main() -> Result<()> {
         What::Churn(arguments) => churn::run(&arguments),
         What::Hostile(arguments) => hostile::run(&arguments),
         What::Light { folder, first, count } => light::come_and_go(&folder, first, count),
-        What::Liar { folder, seed } => light::lie(&folder, seed),
+        What::Liar { folder, seed, model, driver } => {
+            light::lie(&folder, seed, &light::Gpu { model: &model, driver: &driver })
+        }
     }
 }
 
