@@ -27,7 +27,7 @@ fn an_absurd_time_that_was_kept_does_not_last() {
     for (ns, doubts) in [(u64::MAX, Noted::NOT_BELIEVED), (3_000_000_000, 0)] {
         let office = Office::open();
         let absurd = |kernel: &KernelNote| KernelNote { widths: vec![(132, ns, 50)], ..kernel.clone() };
-        office.daemon.publish_kernels(&known.iter().map(absurd).collect::<Vec<_>>());
+        office.daemon.publish_kernels(0, &known.iter().map(absurd).collect::<Vec<_>>());
         office.daemon.set_policy(SLO_AWARE);
         office.daemon.set_aggressiveness(250);
         let mut program = Program::start(office.folder.path(), &[("DETSHARE_CLASS", "best-effort")]);
@@ -74,7 +74,7 @@ fn what_binds_a_kernel_is_kept() {
     for on_few in [far_slower, no_slower] {
         let office = Office::open();
         let kept = KernelNote { widths: vec![(132, 100_000, 50), (36, on_few, 50)], ..known.clone() };
-        office.daemon.publish_kernels(&[kept]);
+        office.daemon.publish_kernels(0, &[kept]);
         office.daemon.set_policy(SLO_AWARE);
         office.daemon.set_aggressiveness(600);
         let mut program = Program::start(office.folder.path(), &[("DETSHARE_CLASS", "best-effort")]);
