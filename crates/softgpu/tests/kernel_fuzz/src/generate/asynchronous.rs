@@ -115,6 +115,8 @@ pub(super) fn mbarrier(maker: &mut Maker) {
 /// Bulk copies in both directions, and the reducing one.
 pub(super) fn bulk(maker: &mut Maker) {
     maker.any_shape();
+    // Each block's place in the output is that of its number in one dimension.
+    maker.kernel.grid = [maker.kernel.grid.iter().product(), 1, 1];
     let threads = maker.threads();
     let bytes = threads * 16;
     maker.table(TABLE_WORDS * 2, Kind::Int32);
