@@ -25,6 +25,9 @@ struct Arguments {
     /// End after this long without tenants and questions, such as 10min [default: never]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     idle_exit: Option<Duration>,
+    /// How often what was learnt is written to disk
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration, default_value = "1min")]
+    save_every: Duration,
 }
 
 fn main() -> ExitCode {
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         folder: places::runtime_folder(arguments.folder.as_deref()),
         config: places::config_file(arguments.config.as_deref()),
         idle_exit: arguments.idle_exit,
+        save_every: arguments.save_every,
         log: log::start(arguments.log_format),
         waiting,
     };

@@ -30,8 +30,6 @@ use tokio::time::{Instant, sleep, timeout};
 /// The beat while there are tenants, and while there are none.
 const BEAT: Duration = Duration::from_millis(100);
 const IDLE_BEAT: Duration = Duration::from_secs(1);
-/// How often what was learnt is written to disk.
-const SAVE_BEAT: Duration = Duration::from_secs(60);
 /// How long MPS may take before we say that we are ready all the same.
 const MPS_LIMIT: Duration = Duration::from_secs(15);
 /// How long MPS may take to end: the time that it has to quit, and what it takes to ask for it.
@@ -48,6 +46,8 @@ pub struct Settings {
     pub config: Option<PathBuf>,
     /// After so long without tenants and questions it ends by itself.
     pub idle_exit: Option<Duration>,
+    /// How often what was learnt is written to disk.
+    pub save_every: Duration,
     /// Its log.
     pub log: LogControl,
     /// Whoever waits until it is ready.
@@ -134,7 +134,9 @@ pub fn run(settings: Settings) -> Result<(), StartError> {
     };
     let service = Arc::new(Service::new(parts));
     let mps = mps.zip(errands);
-    let result = runtime.block_on(live(service, listening, mps, settings.idle_exit, settings.waiting));
+    let (idle_exit, save_every) = (settings.idle_exit, settings.save_every);
+    let beat = |service| beat(service, idle_exit, save_every);
+    let result = runtime.block_on(live(service, listening, mps, beat, settings.waiting));
     // A save that hangs on a broken disk must not keep us.
     runtime.shutdown_timeout(Duration::from_secs(1));
     result
@@ -148,11 +150,11 @@ fn raise_file_limit() {
     }
 }
 
-async fn live(
+async fn live<B: Future<Output = ()> + Send + 'static>(
     service: Arc<Service>,
     [daemon, tenants]: [Listening; 2],
     mps: Option<(Arc<Mps>, mps::Errands)>,
-    idle_exit: Option<Duration>,
+    beat: impl FnOnce(Arc<Service>) -> B,
     waiting: Waiting,
 ) -> Result<(), StartError> {
     let mut signals = Signals::new().map_err(io_error("watch for signals"))?;
@@ -166,7 +168,7 @@ async fn live(
         tokio::spawn(http::serve(Arc::clone(&service), listener(daemon.listener)?)),
         tokio::spawn(attend::accept(Arc::clone(&service), listener(tenants.listener)?)),
     ];
-    let beat = tokio::spawn(beat(Arc::clone(&service), idle_exit));
+    let beat = tokio::spawn(beat(Arc::clone(&service)));
     tracing::info!(pid = std::process::id(), isolation = %service.status().isolation, "ready");
     waiting.ready(&service.summary());
 
@@ -253,7 +255,7 @@ impl Signals {
 }
 
 /// The slow beat: everything that is not an answer to somebody.
-async fn beat(service: Arc<Service>, idle_exit: Option<Duration>) {
+async fn beat(service: Arc<Service>, idle_exit: Option<Duration>, save_every: Duration) {
     let mut tenants = service.tenant_count();
     let watchdog = ready::watchdog().map(|limit| limit / 2);
     let mut last_alive = Instant::now();
@@ -270,7 +272,7 @@ async fn beat(service: Arc<Service>, idle_exit: Option<Duration>) {
             ready::alive(&service.summary());
             last_alive = Instant::now();
         }
-        if last_save.elapsed() >= SAVE_BEAT {
+        if last_save.elapsed() >= save_every {
             let service = Arc::clone(&service);
             tokio::task::spawn_blocking(move || service.save_profiles());
             last_save = Instant::now();

@@ -99,6 +99,8 @@ pub(crate) struct Service {
     counters: Counters,
     tenants: watch::Sender<usize>,
     stop: watch::Sender<bool>,
+    /// Held while profiles are saved: what two save at once is lost of one of them.
+    saving: Mutex<()>,
     state: Mutex<State>,
 }
 
@@ -146,6 +148,7 @@ impl Service {
             counters: Counters::default(),
             tenants: watch::Sender::new(0),
             stop: watch::Sender::new(false),
+            saving: Mutex::new(()),
             state: Mutex::new(state),
         };
         service.apply(&mut service.state());
@@ -481,6 +484,7 @@ impl Service {
 
     /// Writes what was learnt to disk. Blocks.
     pub(crate) fn save_profiles(&self) {
+        let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
         let learnt = {
             let mut state = self.state();
             for seen in state.registry.learn() {

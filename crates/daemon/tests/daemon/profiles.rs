@@ -61,6 +61,17 @@ fn the_next_run_knows_what_the_last_one_measured() {
 }
 
 #[test]
+fn what_is_measured_is_saved_and_shown_while_the_tenant_runs() {
+    let house = House::with_arguments(&["--save-every", "50ms"]);
+    let tenant = join(&house, &hello("train"));
+    tenant.page.note_kernel(7, "gemm", 0, 1_000, 10);
+    until("it is on the board", || tenant.known_kernel(7));
+    tenant.page.note_kernel(7, "gemm", 0, 1_200, 20);
+    until("it is corrected", || (tenant.known_kernel(7) == gemm(&[(132, 1_200, 20)])).then_some(()));
+    until("it is on disk", || (house.client().status().ok()?.profiles.files == 1).then_some(()));
+}
+
+#[test]
 fn kernels_of_another_model_stay_apart() {
     let house = House::new();
     let other_hello = |name: &str| Hello { gpu: "DetShare small GPU".to_string(), width: 114, ..hello(name) };

@@ -63,6 +63,8 @@ pub(crate) struct House {
     pub(crate) programs: Programs,
     place: TempDir,
     daemon: Option<Process>,
+    /// What the daemon is started with besides.
+    pub(crate) daemon_arguments: &'static [&'static str],
     client: Client,
 }
 
@@ -75,7 +77,7 @@ impl House {
         place.disable_cleanup(keep);
         let folder = RuntimeFolder::make(&place.path().join("run"))?;
         let client = Client::new(&folder)?.with_time_limit(ANSWER);
-        let house = Self { programs: programs.found()?, place, daemon: None, client };
+        let house = Self { programs: programs.found()?, place, daemon: None, daemon_arguments: &[], client };
         house.write_config("")?;
         Ok(house)
     }
@@ -108,6 +110,7 @@ impl House {
             .env("HOME", self.place.path())
             .args(["--folder".as_ref(), self.run_folder().as_os_str()])
             .args(["--config".as_ref(), self.path("detshare.toml").as_os_str()])
+            .args(self.daemon_arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(self.log_file("daemon.log")?);
