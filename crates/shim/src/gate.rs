@@ -10,6 +10,7 @@
 
 mod exploring;
 mod passed;
+mod vigil;
 
 use exploring::EXPLORING;
 pub(crate) use passed::Passed;
@@ -26,8 +27,8 @@ use core::cell::RefCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use detshare_board::{
-    Class, Entry, Epoch, LONGEST_SPIN, Noted, Objective, Outlook, SLOTS, SPIN, SlotState, SplitLadder, Step,
-    TenantView, Watch, clock, wait_spinning,
+    Class, Entry, Epoch, Noted, Objective, Outlook, SLOTS, SlotState, SplitLadder, Step, TenantView, Watch, clock,
+    wait_spinning,
 };
 use detshare_policy::account::Share;
 use detshare_policy::phase::Phase;
@@ -39,10 +40,6 @@ const LIGHT_SLEEP: Duration = Duration::from_micros(50);
 /// A hold that has lasted for longer than this is of the long ones, in which a core would be missed.
 const LONG: Duration = Duration::from_millis(20);
 const DEEP_SLEEP: Duration = Duration::from_millis(5);
-/// A hold is awake from so long before the end that it waits for is expected, until so long after it. A timer is up to 50 µs
-/// late by itself, and a core may take as long again to come out of its sleep.
-const BEFORE: Duration = Duration::from_micros(200);
-const AFTER: Duration = Duration::from_micros(1_000);
 
 /// What the daemon has said, as one thread last read it.
 struct Said {
@@ -308,7 +305,7 @@ fn hold(membership: &'static Membership, asked: &Asked, mut answer: Answer) -> (
         };
         let epoch = membership.daemon.epoch();
         steps::look();
-        let is_long = now.saturating_sub(started) > nanoseconds(LONG) && !steps::is_busy(membership);
+        let is_long = now.saturating_sub(started) > vigil::nanoseconds(LONG) && !steps::is_busy(membership);
         let slice = if is_long { DEEP_SLEEP } else { LIGHT_SLEEP };
         let bound = Duration::from_nanos(until.saturating_sub(now));
         if awake {
@@ -380,24 +377,9 @@ fn sleep(membership: &'static Membership, epoch: Epoch, steps: u64, now: u64, (b
         }
         words.push(view.watch(step));
     }
-    let (spin, longest) = vigil(end, now, slice);
+    let (spin, longest) = vigil::of(end, now, slice);
     let own_work = if steps::is_busy(membership) { slice } else { longest };
     _ = wait_spinning(&words, spin, bound.min(longest).min(own_work));
-}
-
-/// How long to look, and how long to wait in all before the next decision, if the end is expected then. Near the end it is
-/// never slept: who would have to look for longer than one may at a time decides anew in between.
-fn vigil(end: Option<u64>, now: u64, slice: Duration) -> (Duration, Duration) {
-    let (before, after) = (nanoseconds(BEFORE), nanoseconds(AFTER));
-    match end {
-        Some(end) if now.saturating_add(before) < end => (Duration::ZERO, Duration::from_nanos(end - before - now)),
-        Some(end) if now < end.saturating_add(after) => (LONGEST_SPIN, LONGEST_SPIN),
-        _ => (SPIN, slice),
-    }
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn longest_hold() -> u64 {
@@ -621,37 +603,5 @@ fn publish(membership: &Membership, coroutine: &Coroutine, lane: usize) {
         LAST.store(u32::from(number), Ordering::Relaxed);
         let width = if lane == FULL { membership.width } else { coroutine.lanes[lane].width() };
         membership.page.set_lane(number, width);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SLICE: Duration = LIGHT_SLEEP;
-    const END: u64 = 5_000_000;
-
-    #[test]
-    fn far_from_the_end_a_hold_sleeps_until_shortly_before_it() {
-        let now = END - 1_000_000;
-        let (spin, longest) = vigil(Some(END), now, SLICE);
-        assert_eq!(spin, Duration::ZERO);
-        assert_eq!(now + nanoseconds(longest) + nanoseconds(BEFORE), END);
-    }
-
-    #[test]
-    fn near_the_end_and_for_a_while_after_it_nobody_falls_asleep() {
-        for now in (END - nanoseconds(BEFORE)..END + nanoseconds(AFTER)).step_by(1_000) {
-            let (spin, longest) = vigil(Some(END), now, SLICE);
-            assert!(longest <= spin && longest <= LONGEST_SPIN, "at {now}: {spin:?} of {longest:?}");
-        }
-    }
-
-    #[test]
-    fn an_end_that_is_unknown_or_long_due_is_waited_for_lightly() {
-        for (end, now) in [(None, END), (Some(END), END + nanoseconds(AFTER)), (Some(0), u64::MAX)] {
-            assert_eq!(vigil(end, now, SLICE), (SPIN, SLICE));
-        }
-        assert_eq!(vigil(Some(u64::MAX), u64::MAX, SLICE), (LONGEST_SPIN, LONGEST_SPIN));
     }
 }
