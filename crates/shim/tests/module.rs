@@ -4,6 +4,7 @@
 #[expect(dead_code, reason = "the shim uses more of it")]
 mod handles;
 #[path = "../src/module.rs"]
+#[expect(dead_code, reason = "the shim uses more of it")]
 mod module;
 
 use module::{content, got, loaded, loaded_from_file, unloaded};

@@ -198,7 +198,8 @@ impl Program {
         let words = (arguments.blocks * THREADS) as usize;
         let mut lanes = Vec::new();
         for stream in 0..arguments.streams.max(1) {
-            let first: Vec<u32> = (0..words).map(|word| (word as u32).wrapping_mul(2 * number + stream + 1)).collect();
+            let first: Vec<u32> =
+                (0..arguments.blocks * THREADS).map(|word| word.wrapping_mul(2 * number + stream + 1)).collect();
             let mut lane =
                 Lane { stream: CUstream(null_mut()), data: CUdeviceptr_v2(0), counts: CUdeviceptr_v2(0), launches: 0 };
             if arguments.streams > 0 {

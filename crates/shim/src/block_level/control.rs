@@ -13,7 +13,7 @@ use detshare_cuda::types::{CUdeviceptr, CUdeviceptr_v2, CUevent, CUevent_flags, 
 /// Launches in parts that can be under way at once.
 const CONTROLS: usize = 64;
 /// Counters lie apart: each is hammered by its kernel.
-const APART: u64 = 128;
+const APART: usize = 128;
 /// `CU_MEMHOSTREGISTER_PORTABLE` and `CU_MEMHOSTREGISTER_DEVICEMAP`.
 const PORTABLE_AND_MAPPED: c_uint = 1 | 2;
 
@@ -78,7 +78,7 @@ impl Controls {
         let (mut mapped, mut counters) = (CUdeviceptr_v2(0), CUdeviceptr_v2(0));
         let mut code = cu!(cuMemHostGetDevicePointer_v2(&raw mut mapped, page, 0));
         if is_ok(code) {
-            code = cu!(cuMemAlloc_v2(&raw mut counters, CONTROLS * APART as usize));
+            code = cu!(cuMemAlloc_v2(&raw mut counters, CONTROLS * APART));
         }
         let mut events = [[CUevent(null_mut()); 3]; CONTROLS];
         for event in events.as_flattened_mut() {
@@ -153,7 +153,7 @@ impl Control {
 
     /// Device address of the counter.
     pub(super) fn counter(&self) -> CUdeviceptr {
-        CUdeviceptr_v2(self.controls.counters + self.number as u64 * APART)
+        CUdeviceptr_v2(self.controls.counters + (self.number * APART) as u64)
     }
 
     /// Where the GPU finds the word that stops it.

@@ -65,7 +65,7 @@ impl Forced {
     pub(super) fn stop_after_ns(&self, stops: u64) -> u64 {
         const STEP_NS: u64 = 20_000;
         match self {
-            Self::Random(seed) if random(*seed) % 4 == 0 => u64::MAX,
+            Self::Random(seed) if random(*seed).is_multiple_of(4) => u64::MAX,
             Self::Random(seed) => random(*seed) % (STEP_NS * (1 + stops)),
             Self::Slices(_) | Self::Preempt(_) => STEP_NS * stops,
         }

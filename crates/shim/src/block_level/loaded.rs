@@ -89,7 +89,7 @@ impl Loaded {
         let Compiled { parts, image } = compiled;
         let failed = |what: &str, code: CUresult| format!("{what}: error {}", code.0);
         let Some(image) = image else {
-            return Ok(Self { module: None, kernels: parts.kernels.iter().map(|kernel| without(kernel)).collect() });
+            return Ok(Self { module: None, kernels: parts.kernels.iter().map(without).collect() });
         };
         let mut module = CUmodule(null_mut());
         let code = cu!(cuModuleLoadData(&raw mut module, image.as_ptr().cast()));

@@ -43,7 +43,9 @@ impl Packed {
         for (number, (begin, length)) in layout.parameters.iter().enumerate() {
             let (begin, length) = (usize::try_from(*begin).ok()?, usize::try_from(*length).ok()?);
             // SAFETY: the program's promise: a pointer to each parameter.
-            let from = unsafe { *parameters.add(number) }.cast::<u8>();
+            let from = unsafe { parameters.add(number) };
+            // SAFETY: likewise.
+            let from = unsafe { *from }.cast::<u8>();
             if from.is_null() {
                 return None;
             }
@@ -89,12 +91,16 @@ unsafe fn buffer<'a>(extra: *mut *mut c_void) -> Option<&'a [u8]> {
     let (mut pointer, mut size, mut at) = (core::ptr::null::<u8>(), None, 0);
     loop {
         // SAFETY: not past its end, which is a NULL.
-        let what = unsafe { *extra.add(at) }.addr();
+        let place = unsafe { extra.add(at) };
+        // SAFETY: likewise.
+        let what = unsafe { *place }.addr();
         if what == 0 {
             break;
         }
         // SAFETY: each has a value behind it.
-        let value = unsafe { *extra.add(at + 1) };
+        let behind = unsafe { place.add(1) };
+        // SAFETY: likewise.
+        let value = unsafe { *behind };
         match what {
             BUFFER_POINTER => pointer = value.cast::<u8>().cast_const(),
             // SAFETY: a pointer to the size.

@@ -82,8 +82,8 @@ pub(super) fn of(
 }
 
 /// All of them.
-pub(super) fn for_each(mut tell: impl FnMut(&Plan)) {
-    PLANS.for_each(|plan| tell(plan));
+pub(super) fn for_each(tell: impl FnMut(&'static Plan)) {
+    PLANS.for_each(tell);
 }
 
 impl Plan {

@@ -178,7 +178,7 @@ fn work() {
             CHANGED.notify_all();
         } else if is_pending() {
             drop(held);
-            guarded((), || idle());
+            guarded((), idle);
             super::report::write();
             held = CHANGED.wait_timeout(modules(), AGAIN).unwrap_or_else(PoisonError::into_inner).0;
         } else {
@@ -305,7 +305,7 @@ pub(super) fn make_a_moment() {
 
 /// The GPU has nothing of this process to do, as far as is known: what is compiled is loaded.
 pub(crate) fn idle() {
-    if !tenant::membership().is_none_or(|membership| !steps::is_busy(membership)) {
+    if tenant::membership().is_some_and(steps::is_busy) {
         return;
     }
     let ready: Vec<_> = {

@@ -58,8 +58,10 @@ replace! {
         let size = if size.is_null() { &raw mut bytes } else { size };
         let code = cu!(cuLinkComplete(state, image, size));
         if is_ok(code) && block_level::is_wanted() {
-            // SAFETY: the driver has written both.
-            let (image, size) = unsafe { (*image, *size) };
+            // SAFETY: the driver has written there.
+            let image = unsafe { *image };
+            // SAFETY: likewise.
+            let size = unsafe { *size };
             // SAFETY: the driver's image, of that size.
             let image = unsafe { core::slice::from_raw_parts(image.cast::<u8>(), size) };
             guarded((), || block_level::link_completed(state.0.addr(), image));
