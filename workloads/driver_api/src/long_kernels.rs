@@ -199,7 +199,7 @@ impl Program {
         let mut lanes = Vec::new();
         for stream in 0..arguments.streams.max(1) {
             let first: Vec<u32> =
-                (0_u32..).take(words).map(|word| word.wrapping_mul(2 * number + stream + 1)).collect();
+                (0..arguments.blocks * THREADS).map(|word| word.wrapping_mul(2 * number + stream + 1)).collect();
             let mut lane =
                 Lane { stream: CUstream(null_mut()), data: CUdeviceptr_v2(0), counts: CUdeviceptr_v2(0), launches: 0 };
             if arguments.streams > 0 {

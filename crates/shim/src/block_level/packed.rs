@@ -42,10 +42,10 @@ impl Packed {
         }
         for (number, (begin, length)) in layout.parameters.iter().enumerate() {
             let (begin, length) = (usize::try_from(*begin).ok()?, usize::try_from(*length).ok()?);
-            // SAFETY: the program's promise: so many entries.
-            let entry = unsafe { parameters.add(number) };
-            // SAFETY: likewise, a pointer to each parameter.
-            let from = unsafe { *entry }.cast::<u8>();
+            // SAFETY: the program's promise: a pointer to each parameter.
+            let from = unsafe { parameters.add(number) };
+            // SAFETY: likewise.
+            let from = unsafe { *from }.cast::<u8>();
             if from.is_null() {
                 return None;
             }
@@ -91,16 +91,16 @@ unsafe fn buffer<'a>(extra: *mut *mut c_void) -> Option<&'a [u8]> {
     let (mut pointer, mut size, mut at) = (core::ptr::null::<u8>(), None, 0);
     loop {
         // SAFETY: not past its end, which is a NULL.
-        let entry = unsafe { extra.add(at) };
+        let place = unsafe { extra.add(at) };
         // SAFETY: likewise.
-        let what = unsafe { *entry }.addr();
+        let what = unsafe { *place }.addr();
         if what == 0 {
             break;
         }
         // SAFETY: each has a value behind it.
-        let entry = unsafe { entry.add(1) };
+        let behind = unsafe { place.add(1) };
         // SAFETY: likewise.
-        let value = unsafe { *entry };
+        let value = unsafe { *behind };
         match what {
             BUFFER_POINTER => pointer = value.cast::<u8>().cast_const(),
             // SAFETY: a pointer to the size.

@@ -82,7 +82,7 @@ pub(super) fn of(
 }
 
 /// All of them.
-pub(super) fn for_each(tell: impl FnMut(&Plan)) {
+pub(super) fn for_each(tell: impl FnMut(&'static Plan)) {
     PLANS.for_each(tell);
 }
 

@@ -58,7 +58,7 @@ replace! {
         let size = if size.is_null() { &raw mut bytes } else { size };
         let code = cu!(cuLinkComplete(state, image, size));
         if is_ok(code) && block_level::is_wanted() {
-            // SAFETY: the driver has written it.
+            // SAFETY: the driver has written there.
             let image = unsafe { *image };
             // SAFETY: likewise.
             let size = unsafe { *size };
