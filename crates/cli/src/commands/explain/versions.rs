@@ -120,7 +120,7 @@ mod tests {
         ];
         let text = for_people(&BlockLevel { turnaround_ns: 32_000, modules, shapes: vec![shape] });
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines[1], "block level: kernels are to give way within 32.0 µs");
+        assert_eq!(lines[1], "block level: kernels are to give way within 32.0 us");
         assert!(lines[3].starts_with("matmul") && lines[3].contains("preemptible, 2 blocks per SM"), "{text}");
         assert!(lines[4].trim_start().starts_with("original"), "{text}");
         assert_eq!(lines[5], "a module: its entry in the cache was corrupt");
