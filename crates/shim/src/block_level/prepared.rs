@@ -8,11 +8,12 @@
 use super::cache::{self, KernelParts, Layout, Parts, VersionParts};
 use super::loaded::{Compiled, Loaded, compile};
 use super::source::{self, Found, Origin};
+use super::waiting::Relaxed;
 use super::{Controls, versions};
 use crate::background;
 use crate::boundary::guarded;
 use crate::coroutine::{self, Coroutine};
-use crate::{log, settings, steps, tenant};
+use crate::{bind, log, settings, steps, tenant};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -87,6 +88,7 @@ pub(super) fn add(handle: usize, origin: Origin<'_>) {
 /// Has it prepared, in its time; where a test wants it, at once.
 fn order(handle: usize) {
     if settings::get().forced().is_some() {
+        let _relaxed = Relaxed::new();
         prepare(handle);
         load(handle);
         return;
@@ -305,9 +307,11 @@ pub(super) fn make_a_moment() {
 
 /// The GPU has nothing of this process to do, as far as is known: what is compiled is loaded.
 pub(crate) fn idle() {
-    if tenant::membership().is_some_and(steps::is_busy) {
+    // Asking a stream that is captured would end the capture, and so would what loading asks, of any thread.
+    if bind::capturing() || tenant::membership().is_some_and(steps::is_busy) {
         return;
     }
+    let _relaxed = Relaxed::new();
     let ready: Vec<_> = {
         let held = modules();
         let ready = held.records.iter().filter(|(_, record)| matches!(record.state, State::Compiled(_)));
