@@ -198,7 +198,8 @@ pub(super) fn functions(maker: &mut Maker) {
     }
 }
 
-/// Variables of the module that all blocks add to and read.
+/// Variables of the module that all blocks add to, and such that all read. Sums alone: other operations on the same words
+/// would depend on the order.
 pub(super) fn variables(maker: &mut Maker) {
     maker.any_shape();
     let name = maker.kernel.name.clone();
@@ -212,9 +213,9 @@ pub(super) fn variables(maker: &mut Maker) {
     for _ in 0..3 {
         let access = maker.random.pick(&[
             "mov.u64 %a, NAME_table; add.u64 %a, %a, %b; ld.const.b32 $R, [%a]; red.global.add.u32 [NAME_sums+12], $r;",
-            "ld.const.v4.b32 {$R, $R, $R, $R}, [NAME_table+16]; mov.u64 %a, NAME_sums; add.u64 %a, %a, %b; red.global.xor.b32 [%a], 5;",
+            "ld.const.v4.b32 {$R, $R, $R, $R}, [NAME_table+16]; mov.u64 %a, NAME_sums; add.u64 %a, %a, %b; red.global.add.u32 [%a], 5;",
             "ld.global.u64 %a, [NAME_place]; red.global.add.u32 [%a], 3;",
-            "mov.u64 %a, NAME_sums; cvta.global.u64 %a, %a; add.u64 %a, %a, %b; red.max.u32 [%a], 9;",
+            "mov.u64 %a, NAME_sums; cvta.global.u64 %a, %a; add.u64 %a, %a, %b; red.add.u32 [%a], 9;",
             "mov.u64 %a, NAME_table; cvta.const.u64 %a, %a; add.u64 %a, %a, %b; ld.b32 $R, [%a];",
         ]);
         let access = access.replace("NAME", &name);
