@@ -13,15 +13,19 @@ checking this script where there is no GPU.
 import argparse
 import ctypes
 import datetime
+import fcntl
 import hashlib
 import json
 import os
 import platform
+import pty
 import shlex
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 from dataclasses import dataclass, replace
@@ -53,6 +57,9 @@ LONGEST_GAP = 5.0  # between two steps of a survivor; what a hold or a restart m
 MIDDLE = 0.25  # the part of its steps that a program has done when it is killed
 LATE = 0.5  # the daemon no later than when one of them has done so much
 STARTED = 5  # steps of each by then
+
+SCREEN = (24, 100)  # rows and columns
+SCREEN_SECONDS = 4.0
 
 PR_SET_PDEATHSIG = 1
 PRCTL = ctypes.CDLL(None).prctl
@@ -291,6 +298,53 @@ class Run:
         }
 
 
+class Screen:
+    """`detshare top` in a terminal of its own, and what it draws there, as an asciicast has it."""
+
+    def __init__(self, detshare):
+        self.terminal, end = pty.openpty()
+        fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", *SCREEN, 0, 0))
+        self.events, self.started = [], time.monotonic()
+        self.child = subprocess.Popen(
+            [str(detshare.program), "top"],
+            env=clean_environment() | detshare.settings | {"TERM": "xterm-256color"},
+            stdin=end,
+            stdout=end,
+            stderr=end,
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+        )
+        os.close(end)
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        while True:
+            try:
+                drawn = os.read(self.terminal, 65536)
+            except OSError:  # nobody is at the other end any more
+                return
+            at = round(time.monotonic() - self.started, 3)
+            self.events.append([at, "o", drawn.decode(errors="replace")])
+
+    def stop(self):
+        """Ends it as a person does, after some seconds at least; returns what it has drawn."""
+        time.sleep(max(self.started + SCREEN_SECONDS - time.monotonic(), 0))
+        os.write(self.terminal, b"q")
+        try:
+            self.child.wait(GONE_LIMIT)
+        except subprocess.TimeoutExpired:
+            pass
+        self.kill()
+        return self.events
+
+    def kill(self):
+        if self.child.poll() is None:
+            os.killpg(self.child.pid, signal.SIGKILL)
+            self.child.wait(LEFT_LIMIT)
+        self.reader.join(GONE_LIMIT)
+
+
 def die_with_parent():
     PRCTL(PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -316,7 +370,7 @@ def run_pass(one, programs, scratch, detshare, runs, alone, deadline):
     deadline = min(deadline, started + PASS_LIMIT)
     found = {"name": one.name, "policy": one.policy, "isolation": one.isolation, "killed": one.victim}
     failures = found["failures"] = []
-    sampler, mine = None, {}
+    sampler, screen, mine = None, None, {}
     try:
         found["status"] = detshare.serve(one, failures)
         sampler = Sampler(detshare)
@@ -324,10 +378,17 @@ def run_pass(one, programs, scratch, detshare, runs, alone, deadline):
             mine[name] = start_tenant(name, program, scratch / one.name / name, detshare, runs)
         wait_for_the_middle(one.victim, mine, deadline)
         found["top"] = detshare.ask("top", "--once")
+        found["ps"] = detshare.tenants()
+        screen = Screen(detshare) if one.victim != DAEMON else None
         if one.victim == DAEMON:
             found["restart"] = restart_daemon(one, mine, detshare, failures)
         elif one.victim:
             found["restart"] = restart_tenant(one.victim, programs, mine, detshare, runs, failures)
+        if screen:
+            found["screen"] = screen.stop()
+            drawn = "".join(text for _, _, text in found["screen"])
+            if not all(name in drawn for name in mine):
+                failures.append("`detshare top` in a terminal does not show the tenants")
         for name, run in mine.items():
             if not run.wait(deadline):
                 failures.append(f"{name} ended with {run.child.returncode}: {last_line(run.log)}")
@@ -335,7 +396,7 @@ def run_pass(one, programs, scratch, detshare, runs, alone, deadline):
             failures.append("tenants are listed that have ended")
     except Failed as error:
         failures.append(str(error))
-    for run in mine.values():
+    for run in [*mine.values(), *filter(None, [screen])]:
         run.kill()
     if sampler:
         sampler.stop()

@@ -122,6 +122,10 @@ pub(crate) struct DecisionRecord {
 }
 
 /// The step, and what is known of when it ends.
+///
+/// No two of these words have to be read together, so there is no sequence number: whether it is busy and the step are one word, and
+/// all others are averages that move by little, each with a meaning of its own. Who reads an old one beside a new one predicts a
+/// step slightly wrong, as predictions are, and pays for no second look before each launch.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct StepRecord {

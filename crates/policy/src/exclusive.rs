@@ -4,7 +4,7 @@
 //! they had launched; they see that it waits and launch nothing more. SMs are not partitioned, so it also works where
 //! tenants are time-sliced.
 
-use crate::{Class, Lane, Launch, Member, Reason, Until, Verdict, View, turn};
+use crate::{Class, Lane, Launch, Member, Reason, Verdict, View, turn};
 
 pub(crate) fn decide(_: &Launch, view: &View<'_>) -> Verdict {
     if !view.others.iter().any(Member::wants) {
@@ -14,14 +14,5 @@ pub(crate) fn decide(_: &Launch, view: &View<'_>) -> Verdict {
     let first = if someone_is_urgent { Class::Latency } else { Class::BestEffort };
     let among = view.wanting().filter(|member| member.class == first);
     let others = view.others.iter().filter(|other| other.wants());
-    let turn = turn::now(view, among.clone());
-    if view.me.class != first || turn.slot != view.me.slot {
-        // Until the turn is over, or whoever has it has nothing left to do.
-        let until = Until::new(turn.ends_ns, among.filter(|member| member.slot != view.me.slot));
-        return Verdict::hold(until, Reason::NotItsTurn, Some(turn.slot));
-    }
-    if let Some(busy) = others.clone().find(|other| other.busy) {
-        return Verdict::hold(Until::new(turn.ends_ns, others), Reason::Busy, Some(busy.slot));
-    }
-    Verdict::run(Lane::Full, Reason::Turn)
+    turn::hold(view, among, others).unwrap_or(Verdict::run(Lane::Full, Reason::Turn))
 }

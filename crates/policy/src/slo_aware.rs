@@ -7,14 +7,15 @@
 //! flight before it. Where steps come at random nobody knows when; then little is kept in flight, so that little is in the
 //! way when one comes, unless hardly a pause was ever as short. How much of all this is risked is the dial's: at 0 a launch must be over well before a step is due;
 //! in the middle compute-bound kernels run beside steps, on a few SMs; at 1 nothing is held. What may be in flight is what all
-//! best-effort tenants together may have: each that wants the GPU has an equal part of it.
+//! best-effort tenants together may have: each that wants the GPU has an equal part of it. Where SMs cannot be partitioned they
+//! take turns, as under `exclusive`.
 //!
 //! Whoever gets less than its least share runs all the same, on a few SMs where there are lanes.
 //!
 //! Where a latency tenant misses its objectives nothing is risked any more: it is as if the dial were at 0, unless it is at 1.
 //! If that does not help, latency tenants of less weight stay on half of the SMs while one of more weight is at work.
 
-use crate::{Bound, Class, Dial, Lane, Launch, Member, Reason, Rhythm, TURN_NS, Until, Verdict, View};
+use crate::{Bound, Class, Dial, Lane, Launch, Member, Reason, Rhythm, TURN_NS, Until, Verdict, View, turn};
 
 /// How long after it was due a step is still waited for, beyond its spread: then the tenant has changed its ways.
 const PATIENCE_NS: u64 = 100_000;
@@ -83,7 +84,21 @@ fn near(view: &View<'_>, due: Window) -> u64 {
 /// to turn to the latency tenant first.
 fn switch(view: &View<'_>) -> u64 {
     const LATE_NS: u64 = 150_000;
-    if view.ladder.is_empty() { TURN_NS + LATE_NS } else { 0 }
+    if is_sliced(view) { TURN_NS + LATE_NS } else { 0 }
+}
+
+/// Whether the GPU has one process at a time: where SMs cannot be partitioned.
+const fn is_sliced(view: &View<'_>) -> bool {
+    view.ladder.is_empty()
+}
+
+/// Where tenants are time-sliced, what a launch waits for because another best-effort tenant has the GPU: one at a time, by turns.
+fn not_its_turn(view: &View<'_>) -> Option<Verdict> {
+    let is_equal = |member: &&Member| member.class == Class::BestEffort;
+    let others = view.others.iter().filter(|other| other.wants()).filter(is_equal);
+    let sliced = is_sliced(view).then_some(others)?;
+    sliced.clone().next()?;
+    turn::hold(view, sliced.clone().chain([&view.me]), sliced)
 }
 
 /// What may be in flight when another launch is made on a few SMs: it stays there when the step is over.
@@ -92,8 +107,12 @@ pub(crate) fn room_beside(view: &View<'_>) -> u64 {
     ahead(view.dial, Some(Surprise::ANY_TIME)).min(MOST_NS) / parts(view)
 }
 
-/// Among how many what may be in flight is divided: the best-effort tenants that want the GPU, this one among them.
+/// Among how many what may be in flight is divided: the best-effort tenants that want the GPU, this one among them; where they
+/// take turns there is one.
 fn parts(view: &View<'_>) -> u64 {
+    if is_sliced(view) {
+        return 1;
+    }
     let others = view.others.iter().filter(|other| other.class == Class::BestEffort && other.wants()).count();
     u64::try_from(others).unwrap_or(u64::MAX).saturating_add(1)
 }
@@ -140,7 +159,8 @@ fn weigh(launch: &Launch, view: &View<'_>) -> Verdict {
     let view = &View { dial: if view.is_strained() && !is_unbounded { Dial::new(0) } else { view.dial }, ..*view };
     let latency = || view.others.iter().filter(|other| other.class == Class::Latency);
     let urgent = || latency().filter(|other| apart(other, view).is_none());
-    if latency().next().is_none() {
+    let is_alone = latency().next().is_none();
+    if is_alone && (is_unbounded || !is_sliced(view)) {
         return Verdict::run(Lane::Full, Reason::Free);
     }
     if is_unbounded {
@@ -153,6 +173,12 @@ fn weigh(launch: &Launch, view: &View<'_>) -> Verdict {
             return Verdict::hold(until(view, at_ns), Reason::InFlight, None);
         }
         return Verdict::run(few(view), Reason::LeastShare);
+    }
+    if let Some(hold) = not_its_turn(view) {
+        return hold;
+    }
+    if is_alone {
+        return Verdict::run(Lane::Full, Reason::Turn);
     }
     let has_room_beside = !view.splits().is_empty() && view.in_flight_ns <= room_beside(view);
     if let Some(busy) = urgent().find(|other| other.wants()) {

@@ -3,7 +3,7 @@
 //! Time goes round in cycles in which each has a share by its weight, in the order of the slots. Nobody keeps an account:
 //! the turn follows from the clock and from who wants one, which all see alike.
 
-use crate::{Member, View};
+use crate::{Member, Reason, Until, Verdict, View};
 
 /// How long a cycle is for up to sixteen; a tenant waits no longer than that for its turn.
 const CYCLE_NS: u64 = 16_000_000;
@@ -43,4 +43,21 @@ pub(crate) fn now<'a>(view: &View<'_>, among: impl Iterator<Item = &'a Member>) 
     let mine = Turn { slot: view.me.slot, ends_ns: cycle };
     let turn = turns.into_iter().find(|turn| turn.ends_ns > into).unwrap_or(mine);
     Turn { ends_ns: begun.saturating_add(turn.ends_ns), ..turn }
+}
+
+/// What a launch waits for that is to run alone: its turn among these, and then the end of what the others still have on the
+/// GPU. Nothing if it may run.
+pub(crate) fn hold<'a>(
+    view: &View<'_>,
+    among: impl Iterator<Item = &'a Member> + Clone,
+    others: impl Iterator<Item = &'a Member> + Clone,
+) -> Option<Verdict> {
+    let turn = now(view, among.clone());
+    if turn.slot != view.me.slot {
+        // Until the turn is over, or whoever has it has nothing left to do.
+        let until = Until::new(turn.ends_ns, among.filter(|member| member.slot != view.me.slot));
+        return Some(Verdict::hold(until, Reason::NotItsTurn, Some(turn.slot)));
+    }
+    let busy = others.clone().find(|other| other.busy)?;
+    Some(Verdict::hold(Until::new(turn.ends_ns, others), Reason::Busy, Some(busy.slot)))
 }

@@ -200,6 +200,15 @@ proptest! {
     }
 
     #[test]
+    fn slo_aware_lets_one_best_effort_tenant_go_on_where_they_are_time_sliced(now in 0..u64::MAX / 2, mut all in members()) {
+        all.iter_mut().for_each(|member| member.class = Class::BestEffort);
+        let decisions = decisions("slo-aware", now, &all, &[]);
+        prop_assert!(running(&decisions).len() <= 1, "{:?}", decisions);
+        let is_anybody_busy = all.iter().any(|member| member.busy);
+        prop_assert!(decisions.is_empty() || is_anybody_busy || running(&decisions).len() == 1, "{:?}", decisions);
+    }
+
+    #[test]
     fn fair_shares_do_not_overlap(now in 0..u64::MAX / 2, all in members(), partitions in any::<bool>()) {
         let ladder = if partitions { &LADDER[..] } else { &[] };
         let decisions = decisions("fair", now, &all, ladder);
