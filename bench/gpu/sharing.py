@@ -154,6 +154,7 @@ def parse_arguments():
     parser.add_argument("--out", type=Path, default="sharing-results", metavar="DIR")
     parser.add_argument("--only", default=",".join(names), metavar="NAME[,NAME]")
     parser.add_argument("--rounds", type=int, default=1, metavar="N")
+    parser.add_argument("--again", type=int, default=0, metavar="N", help="times, where the machine was not at rest")
     parser.add_argument("--seconds", type=int, default=8, metavar="N", help="that each arm is measured")
     parser.add_argument("--load", type=float, metavar="X", help="of LLM servers, in place of each run's own")
     parser.add_argument("--trace-folder", metavar="DIR", help="with the traces for LLM servers; otherwise made up")
@@ -183,7 +184,7 @@ def bench(run, options, folder, limit):
     command = [str(DETSHARE), "bench", run.scenario, "--workloads", str(ROOT / "workloads")]
     command += ["--arms", ",".join(run.arms), "--isolation", run.isolation, "--rounds", str(options.rounds)]
     command += ["--seconds", str(run.measured_seconds(options.seconds)), "--limit", f"{limit:.0f}s"]
-    command += ["--out", str(folder)]
+    command += ["--again", str(options.again), "--out", str(folder)]
     command += ["--aggressiveness", run.levels] if run.levels else []
     if run.llm_servers:
         command += ["--load", str(options.load or run.load)]
