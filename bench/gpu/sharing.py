@@ -100,7 +100,7 @@ RUNS = [
         asked={POLICY: {"p99": 0.20, "share": 0.45}}),
     Run("small-eager", "small-eager", ["alone", "time-slicing", POLICY],
         asked={POLICY: {"p99": 0.10, "share": 0.70}}),
-    Run("two-latency", "two-latency", ["alone", "time-slicing", POLICY], programs=3,
+    Run("two-latency", "two-latency", ["alone", "time-slicing", POLICY, "exclusive", "fair"], programs=3,
         asked={POLICY: {"p99": 0.15, "share": 0.0}}),
     Run("small-process", "small", ["alone", POLICY], isolation="process",
         asked={POLICY: {"p99": 0.10, "share": 0.65}}),
