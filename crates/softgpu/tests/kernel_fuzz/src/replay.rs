@@ -39,7 +39,7 @@ pub(crate) fn replay(arguments: &Arguments) -> Result<bool> {
     let rounds = (0..count.div_ceil(ROUND)).filter(|round| round % step == 0);
     let batches = rounds.map(|round| (round * ROUND, ROUND.min(count - round * ROUND))).collect();
     let answered = run_batches(&arguments.driver, corpus.seed, batches, arguments.jobs)?;
-    let mut comparison = Comparison::default();
+    let mut comparison = Comparison::of_seed(corpus.seed);
     for (number, answered) in &answered {
         let right = &corpus.answers[usize::try_from(*number)?];
         if !is_answered(right) {
