@@ -1,7 +1,7 @@
 """Learn the tables of the GPU's special function unit from what `approximations.py` wrote down.
 
 The unit interpolates: the upper bits of what it is given choose a segment, the lower bits x are put into
-`constant + slope * x + curve * x²`, of which the square is computed roughly ([`square`]), and the sum is cut off. This finds
+`constant + slope * x + curve * x²`, of which the square is computed roughly (`square`), and the sum is cut off. This finds
 each segment's three numbers from every second input, and then compares with the results for all inputs, of which the other
 half was not used: a table that is wrong for any of them is not written.
 
@@ -30,7 +30,7 @@ EXACT = {
 
 
 def square(x):
-    """Of 17 bits, in units of 2^19: the lower half of the products of bits is left out, row by row."""
+    """Of 17 bits, in units of 2^19: every row of the multiplication is cut off before the rows are added."""
     rows = sum(numpy.where(x >> bit & 1, x >> (18 - bit), 0) for bit in range(BITS))
     return rows >> 1
 

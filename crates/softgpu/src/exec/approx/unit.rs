@@ -43,10 +43,14 @@ impl Table {
     }
 }
 
-/// x² / 2^19 of 17 bits: every row of the product is cut off before the rows are added.
+/// x² / 2^19 of 17 bits, where products of two bits below 2^18 are left out: those of the upper eight bits are all there,
+/// of the others only what a row of the multiplication has left after it was cut off.
 fn rough_square(x: u32) -> u32 {
-    let row = |bit: u32| x >> (18 - bit) & (x >> bit & 1).wrapping_neg();
-    (0..LOWER).map(row).sum::<u32>() >> 1
+    const UPPER: u32 = 9;
+    let upper = x >> UPPER;
+    let row = |bit: u32| upper >> (UPPER - bit) & (x >> bit & 1).wrapping_neg();
+    let rows: u32 = (2..UPPER).map(row).sum();
+    (upper * upper + 2 * rows) >> 1
 }
 
 /// Exponent and fraction of a normal number.
@@ -197,4 +201,30 @@ pub(super) fn tangent(a: f32) -> f32 {
     let fraction = fraction >> (FRACTION - LOWER - bits);
     let value = TANGENT.at(first + (fraction >> LOWER), fraction & ((1 << LOWER) - 1));
     scaled(value, -40).copysign(a)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn square_is_one_of_rows_that_are_cut_off() {
+        for x in 0..1 << LOWER {
+            let rows = (0..LOWER).filter(|bit| x >> bit & 1 == 1).map(|bit| x >> (18 - bit));
+            assert_eq!(rough_square(x), rows.sum::<u32>() >> 1, "{x:#x}");
+        }
+    }
+
+    /// Every exponent has results: no table is left, and nothing overflows.
+    #[test]
+    fn functions_take_every_number() {
+        let functions = [reciprocal, reciprocal_root, root, power_of_two, logarithm, sine, cosine, tangent];
+        for bits in (0..=u32::MAX).step_by(0x0123_45) {
+            let a = f32::from_bits(bits);
+            for function in functions {
+                let result = function(a);
+                assert!(result.is_nan() || !a.is_nan(), "{bits:#x} gives {result}");
+            }
+        }
+    }
 }

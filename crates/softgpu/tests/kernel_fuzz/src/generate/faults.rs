@@ -34,11 +34,12 @@ pub(super) fn take_out(kernel: &mut Kernel) {
 
 /// What the compiler may get wrong in a kernel as it is, if there is anything.
 pub(super) fn left_in(kernel: &Kernel) -> Option<&'static str> {
-    kernel.functions.iter().map(|function| &function.body).chain([&kernel.body]).find_map(|body| {
-        let mut made = Made::default();
-        made.collect(body);
-        made.fault_in(body)
-    })
+    kernel
+        .functions
+        .iter()
+        .map(|function| &function.body)
+        .chain([&kernel.body])
+        .find_map(|body| Opposites::default().fault_in(body))
 }
 
 fn clean(body: &mut Vec<Statement>, made: &Made, inner: bool) {
@@ -55,6 +56,7 @@ fn clean(body: &mut Vec<Statement>, made: &Made, inner: bool) {
 }
 
 struct Instruction<'a> {
+    conditional: bool,
     opcode: &'a str,
     operands: Vec<&'a str>,
 }
@@ -63,10 +65,11 @@ fn instructions(text: &str) -> Vec<Instruction<'_>> {
     text.split(';')
         .map(|piece| piece.trim_start_matches([' ', '{', '}']).trim_end())
         .filter_map(|piece| {
-            let piece = if piece.starts_with('@') { piece.split_once(' ')?.1 } else { piece };
+            let conditional = piece.starts_with('@');
+            let piece = if conditional { piece.split_once(' ')?.1 } else { piece };
             let (opcode, operands) = piece.split_once(' ').filter(|_| !piece.starts_with('.'))?;
             let operands = operands.split(',').map(|it| it.trim_matches([' ', '{', '}'])).collect();
-            Some(Instruction { opcode, operands })
+            Some(Instruction { conditional, opcode, operands })
         })
         .collect()
 }
@@ -102,7 +105,6 @@ impl Instruction<'_> {
 struct Made {
     permuted_signs: BTreeSet<String>,
     negated: BTreeSet<String>,
-    magnitudes: BTreeSet<String>,
     narrow_negated: BTreeSet<String>,
     floats: BTreeSet<String>,
     /// Sums and differences, each with its operands.
@@ -126,38 +128,12 @@ impl Made {
             self.permuted_signs.insert(first);
         } else if it.opcode == "neg.s32" {
             self.negated.insert(first);
-        } else if it.opcode == "abs.s32" {
-            self.magnitudes.insert(first);
         } else if it.is(&["neg.s16", "abs.s16"]) {
             self.narrow_negated.insert(first);
         } else if it.writes_f32() && !it.opcode.starts_with("st.") {
             self.floats.extend(it.written().map(str::to_string));
         } else if ["add.", "addc.", "sub.", "subc."].iter().any(|name| it.opcode.starts_with(name)) {
             self.sums.extend(it.operands.iter().skip(1).map(|operand| [first.clone(), operand.to_string()]));
-        }
-    }
-
-    /// The first fault that [`Self::is_wrong`] leaves in.
-    fn fault_in(&self, body: &[Statement]) -> Option<&'static str> {
-        body.iter().find_map(|statement| match statement {
-            Statement::Text(text) => instructions(text).iter().find_map(|it| self.left_fault(it)),
-            Statement::Block { parts, .. } => parts.iter().find_map(|(_, part)| self.fault_in(part)),
-        })
-    }
-
-    fn left_fault(&self, it: &Instruction<'_>) -> Option<&'static str> {
-        let has = |set: &BTreeSet<String>, place: usize| it.operands.get(place).is_some_and(|name| set.contains(*name));
-        match it.opcode {
-            "mul.hi.s16" | "mad.hi.s16" if has(&self.narrow_negated, 1) || has(&self.narrow_negated, 2) => {
-                Some("the compiler multiplies by 32768 where neg.s16 or abs.s16 gives -32768")
-            }
-            "shr.s16" if has(&self.narrow_negated, 1) => {
-                Some("the compiler shifts 32768 where neg.s16 or abs.s16 gives -32768")
-            }
-            opcode if opcode.starts_with("slct.") && opcode.ends_with(".s32") && has(&self.magnitudes, 3) => {
-                Some("the compiler takes what abs.s32 gives for positive, which that of the smallest number is not")
-            }
-            _ => None,
         }
     }
 
@@ -180,6 +156,64 @@ impl Made {
             opcode if opcode.starts_with("st.") && opcode.ends_with('8') => any(&self.floats),
             _ => false,
         }
+    }
+}
+
+/// Registers that may hold an opposite or a magnitude, at one place of a kernel.
+#[derive(Default, Clone)]
+struct Opposites {
+    /// What `neg.s16` or `abs.s16` made.
+    narrow: BTreeSet<String>,
+    /// What `abs.s32` made.
+    magnitudes: BTreeSet<String>,
+}
+
+impl Opposites {
+    /// The first fault in statements that follow; what registers hold after them.
+    fn fault_in(&mut self, body: &[Statement]) -> Option<&'static str> {
+        body.iter().find_map(|statement| match statement {
+            Statement::Text(text) => instructions(text).iter().find_map(|it| self.fault_of(it)),
+            // What the end of a loop leaves is there at its beginning.
+            Statement::Block { parts, .. } => (0..2).find_map(|_| self.fault_in_parts(parts)),
+        })
+    }
+
+    /// Any of the parts may run, or none.
+    fn fault_in_parts(&mut self, parts: &[(String, Vec<Statement>)]) -> Option<&'static str> {
+        let before = self.clone();
+        parts.iter().find_map(|(_, part)| {
+            let mut after = before.clone();
+            let fault = after.fault_in(part);
+            self.narrow.append(&mut after.narrow);
+            self.magnitudes.append(&mut after.magnitudes);
+            fault
+        })
+    }
+
+    fn fault_of(&mut self, it: &Instruction<'_>) -> Option<&'static str> {
+        let has = |set: &BTreeSet<String>, place: usize| it.operands.get(place).is_some_and(|name| set.contains(*name));
+        let fault = match it.opcode {
+            "mul.hi.s16" | "mad.hi.s16" if has(&self.narrow, 1) || has(&self.narrow, 2) => {
+                Some("the compiler multiplies by 32768 where neg.s16 or abs.s16 gives -32768")
+            }
+            "shr.s16" if has(&self.narrow, 1) => {
+                Some("the compiler shifts 32768 where neg.s16 or abs.s16 gives -32768")
+            }
+            opcode if opcode.starts_with("slct.") && opcode.ends_with(".s32") && has(&self.magnitudes, 3) => {
+                Some("the compiler takes what abs.s32 gives for positive, which that of the smallest number is not")
+            }
+            _ => None,
+        };
+        for register in it.written().filter(|_| !it.conditional) {
+            self.narrow.remove(register);
+            self.magnitudes.remove(register);
+        }
+        match it.opcode {
+            "neg.s16" | "abs.s16" => self.narrow.extend(it.written().map(str::to_string)),
+            "abs.s32" => self.magnitudes.extend(it.written().map(str::to_string)),
+            _ => {}
+        }
+        fault
     }
 }
 
@@ -238,9 +272,8 @@ mod tests {
     fn faults_that_are_left_in_are_known() {
         let fault = |texts: &[&str]| {
             let body: Vec<_> = texts.iter().map(|text| Statement::Text((*text).to_string())).collect();
-            let mut made = Made::default();
-            made.collect(&body);
-            made.fault_in(&[Statement::Block { parts: vec![(String::new(), body)], tail: String::new() }])
+            Opposites::default()
+                .fault_in(&[Statement::Block { parts: vec![(String::new(), body)], tail: String::new() }])
         };
         let multiplied = Some("the compiler multiplies by 32768 where neg.s16 or abs.s16 gives -32768");
         assert_eq!(fault(&["neg.s16 %wh4, %wh1;", "mad.hi.s16 %wh6, %ih0, %wh4, %wh5;"]), multiplied);
@@ -249,7 +282,11 @@ mod tests {
         assert!(shifted.is_some_and(|reason| reason.contains("shifts")));
         let selected = fault(&["slct.f32.s32 %wr9, %wr7, %wr11, %wr0;", "abs.s32 %wr0, %ir2;"]);
         assert!(selected.is_some_and(|reason| reason.contains("abs.s32")));
+        let conditional = ["neg.s16 %wh4, %wh1;", "@%wp0 add.s16 %wh4, %wh1, %wh1;", "shr.s16 %wh7, %wh4, %is0;"];
+        assert!(fault(&conditional).is_some());
         for right in [
+            // Something else is there when it is read.
+            &["neg.s16 %wh4, %wh1; mov.b16 %wh4, %wh1;", "shr.s16 %wh7, %wh4, %is0;"],
             // The addend, the shift and the operands that are chosen from may be anything.
             &["neg.s16 %wh5, %wh1;", "mad.hi.s16 %wh6, %ih0, %wh4, %wh5;"],
             &["abs.s32 %wr1, %wr3;", "shr.s16 %wh7, %wh3, %wr1;"],
