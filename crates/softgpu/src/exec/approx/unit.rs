@@ -215,11 +215,11 @@ mod tests {
         }
     }
 
-    /// Every exponent has results: no table is left, and nothing overflows.
+    /// No number leads out of a table.
     #[test]
     fn functions_take_every_number() {
         let functions = [reciprocal, reciprocal_root, root, power_of_two, logarithm, sine, cosine, tangent];
-        for bits in (0..=u32::MAX).step_by(0x0123_45) {
+        for bits in (0..=u32::MAX).step_by(0x0001_2345) {
             let a = f32::from_bits(bits);
             for function in functions {
                 let result = function(a);
