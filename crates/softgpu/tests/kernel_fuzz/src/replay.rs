@@ -42,7 +42,7 @@ pub(crate) fn replay(arguments: &Arguments) -> Result<bool> {
     let rounds = (0..count.div_ceil(ROUND)).filter(|round| round % step == 0);
     let batches = rounds.map(|round| (round * ROUND, ROUND.min(count - round * ROUND))).collect();
     let answered = run_batches(&arguments.driver, corpus.seed, batches, arguments.jobs)?;
-    let mut comparison = Comparison::of_seed(corpus.seed);
+    let mut comparison = Comparison::with(&corpus);
     for (number, answered) in &answered {
         let right = &corpus.answers[usize::try_from(*number)?];
         if !is_answered(right) {
