@@ -41,8 +41,8 @@ STRETCHES = {
     "cos": [-4, -1, 0, 1, 2],
     "tanh": list(range(-13, 4)),
 }
-# Zeros, subnormal numbers, the ends of all ranges, infinities and NaNs, of both signs; the last three angles are those whose
-# sine or cosine is a zero, of which a distance does not tell the sign.
+# Zeros, subnormal numbers, the ends of all ranges, infinities and NaNs, of both signs; of the last three angles a
+# sine or cosine is a zero, and a distance does not tell its sign.
 SPECIAL = [0x0, 0x1, 0x7FFFFF, 0x800000, 0xC00000, 0xFFFFFF, 0x1000000, 0x3F800000, 0x3F7FFFFF, 0x3F800001, 0x42FC0000, 0x42FDFFFF,
            0x43000000, 0x43160000, 0x7E7FFFFF, 0x7E800000, 0x7E800001, 0x7F000000, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000,
            0x3FC90FDC, 0x40490FDC, 0x40FB53D2]
