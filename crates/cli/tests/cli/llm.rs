@@ -303,7 +303,11 @@ fn a_server_that_crashes_takes_nobody_along() {
 fn a_server_that_stalls_holds_nobody_up() {
     let house = House::new("slo-aware");
     let training = house.training();
-    let stalled = house.server("stalled", &[&SERVER[..], &["--stall-after", "20"]].concat());
+    let begin = house.path("begin");
+    let waits = ["--begin-when", begin.to_str().unwrap(), "--stall-after", "20"];
+    let stalled = house.server("stalled", &[&SERVER[..], &waits].concat());
+    until("it is a tenant", || house.tenant("stalled").is_some());
+    std::fs::write(&begin, "").unwrap();
     stalled.until_stalled();
     let seen = house.tenant("stalled").expect("it is there");
     assert!(seen.busy, "in the middle of a step: {seen:?}");

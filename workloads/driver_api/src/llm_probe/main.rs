@@ -16,6 +16,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 #[derive(Parser)]
 #[command(about = "An LLM server in small, whose tokens are decided by its options")]
@@ -38,6 +39,9 @@ struct Arguments {
     /// File for a line of JSON for each step: its kind, and when it began and ended by the monotonic clock, in nanoseconds
     #[arg(long)]
     log: Option<PathBuf>,
+    /// Begins when that file is there, with everything set up
+    #[arg(long)]
+    begin_when: Option<PathBuf>,
     /// Stops itself (SIGSTOP) in the middle of the first decode step after so many steps
     #[arg(long, conflicts_with = "crash_after")]
     stall_after: Option<u64>,
@@ -62,6 +66,9 @@ fn run(arguments: &Arguments) -> Result<()> {
     let model = Model::new(arguments.rows, &shape)?;
     let requests = requests::synthetic(arguments.requests, arguments.seed, &shape);
     let mut server = Server::new(arguments, model, &requests, log);
+    while arguments.begin_when.as_ref().is_some_and(|file| !file.exists()) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     server.serve()?;
     let answers = std::mem::take(&mut server.answers);
     server.model.end()?;
