@@ -2,14 +2,16 @@
 
 use crate::case::versions;
 use crate::launch::{Argument, Launch};
+use crate::overseer::Means;
 use crate::run::run;
 use crate::subject::rewritten;
+use crate::tally::Tally;
 use crate::worker::{Outcome, Request};
 use anyhow::Result;
 use detshare_kernel_fuzz::{MODULE_HEADER, many_blocks};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
-use std::time::Instant;
 
 /// How many kernels stand in a module.
 const BATCH: u64 = 36;
@@ -48,14 +50,14 @@ struct Counts {
 }
 
 /// Judges so many kernels of a seed; whether all is right.
-pub(crate) fn fuzz(driver: &Path, seed: u64, numbers: std::ops::Range<u64>, jobs: Option<usize>) -> Result<bool> {
-    let started = Instant::now();
-    let mut groups = Vec::new();
+pub(crate) fn fuzz(means: &Means, seed: u64, numbers: Range<u64>, out: Option<&Path>) -> Result<bool> {
+    let tally = Tally::new();
+    let mut groups: Vec<Vec<Request>> = Vec::new();
     let mut classes: BTreeMap<&'static str, Counts> = BTreeMap::new();
     let mut refusals: BTreeMap<(String, &'static str), u32> = BTreeMap::new();
     let mut class_of = Vec::new();
     let mut first = numbers.start;
-    while first < numbers.end {
+    while first < numbers.end && !means.is_over() {
         let count = BATCH.min(numbers.end - first);
         let module = generated(seed, first, count);
         let (_, result) = rewritten(&module.text)?;
@@ -74,27 +76,40 @@ pub(crate) fn fuzz(driver: &Path, seed: u64, numbers: std::ops::Range<u64>, jobs
         groups.push((0..count_kernels).map(|index| Request::Generated { seed, first, count, index }).collect());
         first += count;
     }
-    let mut outcomes: Vec<Outcome> = run(driver, groups, jobs)?.into_iter().flatten().collect();
-    // One kernel that is not taken takes the others of its module with it.
-    let not_loaded = numbers.clone().zip(&mut outcomes).filter(|(_, it)| matches!(it, Outcome::NotLoaded(_)));
-    let (alone, places): (Vec<_>, Vec<_>) =
-        not_loaded.map(|(first, place)| (vec![Request::Generated { seed, first, count: 1, index: 0 }], place)).unzip();
-    for (place, outcome) in places.into_iter().zip(run(driver, alone, jobs)?.into_iter().flatten()) {
-        *place = outcome;
-    }
-    let mut failed = 0;
-    for ((number, class), outcome) in numbers.clone().zip(class_of).zip(outcomes) {
-        let counts = classes.entry(class).or_default();
+    let class_of = |number: usize| class_of.get(number).copied().unwrap_or_default();
+    let tell = |number: usize, outcome: &Outcome| {
+        let number_in_all = numbers.start + number as u64;
+        tally.count(&format!("kernel {number_in_all} of seed {seed} ({})", class_of(number)), outcome.wrong());
+    };
+    let batch = usize::try_from(BATCH)?;
+    // One kernel that is not taken takes the others of its module with it: those are judged alone.
+    let is_counted = |outcome: &Outcome| !matches!(outcome, Outcome::NotLoaded(_));
+    let told = |group: usize, index: usize, outcome: &Outcome| {
+        if is_counted(outcome) {
+            tell(group * batch + index, outcome);
+        }
+    };
+    let outcomes = run(means, &groups, told, |_| false)?;
+    let outcomes = outcomes.into_iter().enumerate().flat_map(|(group, outcomes)| {
+        outcomes.into_iter().enumerate().map(move |(index, outcome)| (group * batch + index, outcome))
+    });
+    let (mut judged, not_loaded): (Vec<_>, Vec<_>) = outcomes.partition(|(_, outcome)| is_counted(outcome));
+    let alone: Vec<usize> = not_loaded.into_iter().map(|(number, _)| number).collect();
+    let one = |number: &usize| Request::Generated { seed, first: numbers.start + *number as u64, count: 1, index: 0 };
+    let groups: Vec<Vec<Request>> = alone.iter().map(|number| vec![one(number)]).collect();
+    let told = |group: usize, _: usize, outcome: &Outcome| tell(alone[group], outcome);
+    let outcomes = run(means, &groups, told, |_| false)?;
+    judged.extend(
+        alone.iter().zip(outcomes).filter_map(|(number, outcome)| Some((*number, outcome.into_iter().next()?))),
+    );
+    for (number, outcome) in judged {
+        let counts = classes.entry(class_of(number)).or_default();
         match outcome {
             Outcome::Same(report) => {
                 counts.same += 1;
                 counts.stops += report.stops;
             }
-            Outcome::Wrong(why) | Outcome::NotLoaded(why) => {
-                counts.wrong += 1;
-                failed += 1;
-                println!("kernel {number} of seed {seed} ({class}) ... failed: {why}");
-            }
+            Outcome::Wrong(_) | Outcome::NotLoaded(_) => counts.wrong += 1,
         }
     }
     println!("{:20} {:>6} {:>11} {:>6} {:>6} {:>6}", "class", "sliced", "preemptible", "same", "wrong", "stops");
@@ -104,7 +119,9 @@ pub(crate) fn fuzz(driver: &Path, seed: u64, numbers: std::ops::Range<u64>, jobs
     for ((kind, version), count) in refusals {
         println!("not {version}, {kind}: {count} kernels");
     }
-    let (count, seconds) = (numbers.end - numbers.start, started.elapsed().as_secs_f64());
-    println!("{count} kernels in {seconds:.1} s: {} passed, {failed} failed", count - failed);
-    Ok(failed == 0)
+    let seconds = tally.seconds();
+    let total = tally.total(usize::try_from(numbers.end - numbers.start)?);
+    println!("{} kernels in {seconds:.1} s: {}", numbers.end - numbers.start, total.summary);
+    total.write(out)?;
+    Ok(total.is_good)
 }

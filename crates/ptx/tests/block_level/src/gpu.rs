@@ -2,6 +2,7 @@
 
 use crate::call::{self, code_name};
 use anyhow::{Context, Result, bail};
+use core::cell::Cell;
 use core::ffi::c_void;
 use core::ptr::null_mut;
 use detshare_cuda::Driver;
@@ -23,10 +24,19 @@ const USUAL_SHARED: u32 = 48 << 10;
 /// `CU_MEMHOSTALLOC_DEVICEMAP`
 const MAPPED: u32 = 2;
 
+/// Bytes on their way to the device or back, of all copies that nobody has waited for yet.
+const STAGING_BYTES: usize = 4 << 20;
+
 /// The driver with the primary context of its first device current.
+///
+/// A device that others use as well is waited for as seldom as possible: each wait may cost a whole round of turns. So
+/// copies only go into the queue ([`Gpu::write`]) until somebody wants to see something ([`Gpu::read_all`]).
 pub(crate) struct Gpu {
     driver: Driver,
     flags: Flags,
+    /// Memory that the device copies from and to by itself, and how much of it is on its way.
+    staging: *mut u8,
+    staged: Cell<usize>,
 }
 
 /// Words of the host that the device reads as well.
@@ -60,7 +70,10 @@ impl Gpu {
         ok!(&driver, cuMemHostAlloc(&raw mut host, FLAGS * 4, MAPPED));
         let mut mapped = CUdeviceptr_v2(0);
         ok!(&driver, cuMemHostGetDevicePointer_v2(&raw mut mapped, host, 0));
-        Ok(Self { driver, flags: Flags { host: host.cast(), device: mapped.0 } })
+        let mut staging: *mut c_void = null_mut();
+        ok!(&driver, cuMemHostAlloc(&raw mut staging, STAGING_BYTES, 0));
+        let flags = Flags { host: host.cast(), device: mapped.0 };
+        Ok(Self { driver, flags, staging: staging.cast(), staged: Cell::new(0) })
     }
 
     /// Makes a thread that may set flags; it needs no context for that.
@@ -144,19 +157,66 @@ impl Gpu {
         Ok(())
     }
 
-    pub(crate) fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
-        if !bytes.is_empty() {
-            ok!(&self.driver, cuMemcpyHtoD_v2(CUdeviceptr_v2(address), bytes.as_ptr().cast(), bytes.len()));
+    /// Room for that many bytes on their way, which stays until somebody has waited; None if it can never be.
+    fn stage(&self, bytes: usize) -> Result<Option<*mut u8>> {
+        if bytes > STAGING_BYTES {
+            return Ok(None);
         }
+        if self.staged.get() + bytes > STAGING_BYTES {
+            self.finish()?;
+        }
+        // SAFETY: no more than was allocated.
+        let place = unsafe { self.staging.add(self.staged.get()) };
+        self.staged.set(self.staged.get() + bytes);
+        Ok(Some(place))
+    }
+
+    /// Writes before anything that is started later.
+    pub(crate) fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let (to, count) = (CUdeviceptr_v2(address), bytes.len());
+        let Some(place) = self.stage(count)? else {
+            ok!(&self.driver, cuMemcpyHtoD_v2(to, bytes.as_ptr().cast(), count));
+            return Ok(());
+        };
+        // SAFETY: room for as many bytes, that nothing on its way lies in.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), place, count) };
+        ok!(&self.driver, cuMemcpyHtoDAsync_v2(to, place.cast(), count, CUstream(null_mut())));
         Ok(())
     }
 
-    pub(crate) fn read(&self, address: u64, bytes: usize) -> Result<Vec<u8>> {
-        let mut read = vec![0; bytes];
-        if bytes > 0 {
-            ok!(&self.driver, cuMemcpyDtoH_v2(read.as_mut_ptr().cast(), CUdeviceptr_v2(address), bytes));
+    /// What lies at these addresses, so many bytes each, when all that was started is over.
+    pub(crate) fn read_all(&self, places: &[(u64, usize)]) -> Result<Vec<Vec<u8>>> {
+        // Room for all of it at once: nothing waits in between.
+        let Some(mut place) = self.stage(places.iter().map(|(_, bytes)| bytes).sum())? else {
+            return places.iter().map(|(address, bytes)| self.read_much(*address, *bytes)).collect();
+        };
+        let mut staged = Vec::new();
+        for (address, bytes) in places.iter().copied() {
+            if bytes > 0 {
+                let (from, stream) = (CUdeviceptr_v2(address), CUstream(null_mut()));
+                ok!(&self.driver, cuMemcpyDtoHAsync_v2(place.cast(), from, bytes, stream));
+            }
+            staged.push((place, bytes));
+            // SAFETY: the room that was asked for is as big as all of them.
+            place = unsafe { place.add(bytes) };
         }
+        self.finish()?;
+        // SAFETY: in that room, and nothing is on its way any more.
+        let taken = |(place, bytes): (*mut u8, usize)| unsafe { core::slice::from_raw_parts(place, bytes) }.to_vec();
+        Ok(staged.into_iter().map(taken).collect())
+    }
+
+    fn read_much(&self, address: u64, bytes: usize) -> Result<Vec<u8>> {
+        let mut read = vec![0; bytes];
+        ok!(&self.driver, cuMemcpyDtoH_v2(read.as_mut_ptr().cast(), CUdeviceptr_v2(address), bytes));
         Ok(read)
+    }
+
+    pub(crate) fn read(&self, address: u64, bytes: usize) -> Result<Vec<u8>> {
+        Ok(self.read_all(&[(address, bytes)])?.remove(0))
     }
 
     pub(crate) fn read_word(&self, address: u64) -> Result<u32> {
@@ -176,6 +236,7 @@ impl Gpu {
     /// Waits for all that was started.
     pub(crate) fn finish(&self) -> Result<()> {
         ok!(&self.driver, cuCtxSynchronize());
+        self.staged.set(0);
         Ok(())
     }
 }

@@ -44,6 +44,14 @@ pub(crate) struct Report {
     pub(crate) sudden: u32,
 }
 
+impl Report {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.ways += other.ways;
+        self.stops += other.stops;
+        self.sudden += other.sudden;
+    }
+}
+
 /// Judges one launch of a loaded module. An error is a difference, or a call that failed.
 pub(crate) fn judge(gpu: &Gpu, subject: &Subject, launch: &Launch, seed: u64, effort: Effort) -> Result<Report> {
     let kernel = subject.kernel(&launch.kernel)?;
@@ -190,6 +198,11 @@ fn preempted(
 /// What a launch began with, where it was to stop, and where it did.
 type Turns = Vec<(u32, u32, u32)>;
 
+/// Where the counter is after these.
+fn reached(turns: &Turns) -> u32 {
+    turns.last().map_or(0, |(_, _, to)| *to)
+}
+
 fn described(turns: &Turns) -> String {
     let turns: Vec<_> =
         turns.iter().map(|(width, from, to)| format!("{from} to {to} by {width} persistent blocks")).collect();
@@ -218,10 +231,9 @@ fn held(stage: &Stage<'_>, version: &Version) -> Result<()> {
         stage.gpu.set_flags(words);
         let flags = std::array::from_fn(|index| stage.gpu.flag_address(index));
         stage.start(kernel, Turn { width: 2, flags, mask: 0b1100 })?;
-        stage.gpu.finish()?;
-        let next = stage.gpu.read_word(stage.next)?;
+        let (next, after) = stage.counter_and_contents()?;
         ensure!(next == 0, "block {next} was begun although flag {flag} was set");
-        compare(&before, &stage.contents()?, || format!("nothing was to run, flag {flag} was set"))?;
+        compare(&before, &after, || format!("nothing was to run, flag {flag} was set"))?;
     }
     Ok(())
 }
@@ -238,13 +250,12 @@ fn turn(
     let kernel = stage.version(version, size_of::<Persistent>())?;
     let blocks = stage.launch.blocks();
     let must_reach = if must_reach == 0 { blocks } else { must_reach };
-    let from = stage.gpu.read_word(stage.next)?;
+    let from = reached(turns);
     // The other flags have everything set that does not count, or are not there.
     stage.gpu.set_flags([!mask; FLAGS]);
     let mut flags = std::array::from_fn(|index| if random.percent(25) { 0 } else { stage.gpu.flag_address(index) });
     flags[random.index(FLAGS)] = stage.next;
     stage.start(kernel, Turn { width, flags, mask })?;
-    stage.gpu.finish()?;
     let to = stage.gpu.read_word(stage.next)?;
     turns.push((width, from, to));
     // Several persistent blocks may have looked already, and carry the counter past the bit.
@@ -267,7 +278,7 @@ fn stop_by_counter(
 ) -> Result<()> {
     let blocks = stage.launch.blocks();
     loop {
-        let next = stage.gpu.read_word(stage.next)?;
+        let next = reached(turns);
         if next >= blocks {
             return Ok(());
         }
@@ -293,7 +304,7 @@ fn stop_suddenly(
     let flags = std::array::from_fn(|index| stage.gpu.flag_address(index));
     let mut stops = 0;
     for attempt in 0..=DISTURBED {
-        let from = stage.gpu.read_word(stage.next)?;
+        let from = reached(turns);
         if from >= blocks {
             return Ok(stops);
         }
@@ -309,13 +320,12 @@ fn stop_suddenly(
             }
             flag.store(1, Ordering::SeqCst);
         }
-        stage.gpu.finish()?;
         let to = stage.gpu.read_word(stage.next)?;
         turns.push((width, from, to));
         ensure!(to >= from, "preempted, {}: the counter went back", described(turns));
         stops += u32::from(to > from && to < blocks);
     }
-    let to = stage.gpu.read_word(stage.next)?;
+    let to = reached(turns);
     ensure!(to >= blocks, "preempted, {}: it ended early although no flag was set", described(turns));
     Ok(stops)
 }

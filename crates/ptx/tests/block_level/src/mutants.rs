@@ -5,13 +5,13 @@
 
 use crate::case::Case;
 use crate::mutation::mutations;
-use crate::run::run_until;
+use crate::overseer::Means;
+use crate::run;
 use crate::subject::rewritten;
 use crate::suite;
 use crate::worker::{Outcome, Request, with_counters};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// Parts of a mutant's text, and why it computes the same.
 const SAME: [(&str, &str); 7] = [
@@ -25,8 +25,8 @@ const SAME: [(&str, &str); 7] = [
 ];
 
 /// Judges the mutants of all files; whether each was noticed.
-pub(crate) fn run(driver: &Path, jobs: Option<usize>, cases: &[Case]) -> Result<bool> {
-    ensure!(suite::run(driver, jobs, cases, None)?, "the suite finds something before anything is broken");
+pub(crate) fn run(means: &Means, cases: &[Case]) -> Result<bool> {
+    ensure!(suite::run(means, cases, None)?, "the suite finds something before anything is broken");
     let mut mutants: BTreeMap<String, Vec<Request>> = BTreeMap::new();
     for case in cases {
         let counted = with_counters(&case.text, &case.launches)?;
@@ -39,7 +39,8 @@ pub(crate) fn run(driver: &Path, jobs: Option<usize>, cases: &[Case]) -> Result<
     }
     ensure!(!mutants.is_empty(), "there are no mutants");
     let (names, groups): (Vec<String>, Vec<_>) = mutants.into_iter().unzip();
-    let outcomes = run_until(driver, groups, jobs, |outcome| matches!(outcome, Outcome::Wrong(_)))?;
+    let outcomes = run::run(means, &groups, |_, _, _| (), |outcome| matches!(outcome, Outcome::Wrong(_)))?;
+    ensure!(!means.is_over(), "there was not the time to break everything");
     let (mut noticed, mut same, mut refused, mut survived) = (0, 0, 0, 0);
     for (name, outcomes) in names.into_iter().zip(outcomes) {
         let reason = SAME.iter().find(|(part, _)| name.contains(part)).map(|(_, reason)| reason);

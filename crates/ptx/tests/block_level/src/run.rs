@@ -1,51 +1,69 @@
 //! Many requests, by several workers at once.
 
-use crate::worker::{Outcome, Overseer, Request};
+use crate::overseer::{Means, Overseer};
+use crate::worker::{Outcome, Request};
 use anyhow::{Result, anyhow};
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// All answers, in the order of the requests. Requests of one group go to one worker, one after the other.
-pub(crate) fn run(driver: &Path, groups: Vec<Vec<Request>>, jobs: Option<usize>) -> Result<Vec<Vec<Outcome>>> {
-    run_until(driver, groups, jobs, |_| false)
-}
+/// What is left of a group, with its number and that of its first request.
+type Left<'r> = (usize, usize, &'r [Request]);
 
-/// The same, but a group ends with the first answer that is enough.
-pub(crate) fn run_until(
-    driver: &Path,
-    groups: Vec<Vec<Request>>,
-    jobs: Option<usize>,
+/// All answers, in the order of the requests; groups are begun in their order. Requests of one group go to one worker, one after the
+/// other, until an answer is enough. Each answer is told, with the numbers of its group and request, as it comes. Where the
+/// time is over, answers are missing.
+pub(crate) fn run<'r>(
+    means: &Means,
+    groups: &'r [Vec<Request>],
+    tell: impl Fn(usize, usize, &Outcome) + Sync,
     enough: impl Fn(&Outcome) -> bool + Sync,
 ) -> Result<Vec<Vec<Outcome>>> {
-    let driver = absolute(driver);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut collected = vec![Vec::new(); groups.len()];
-    let left = Mutex::new(groups.into_iter().zip(&mut collected));
-    std::thread::scope(|scope| {
-        let work = || -> Result<()> {
-            let mut overseer = Overseer::new(&driver);
-            loop {
-                let Some((requests, answers)) = left.lock().map_err(|_| anyhow!("a thread is lost"))?.next() else {
-                    return Ok(());
-                };
-                for request in &requests {
-                    let answer = overseer.ask(request)?;
-                    let last = enough(&answer);
-                    answers.push(answer);
-                    if last {
-                        break;
-                    }
-                }
+    let answers = Mutex::new(vec![Vec::new(); groups.len()]);
+    let left: VecDeque<Left<'r>> = groups.iter().enumerate().map(|(number, group)| (number, 0, &group[..])).collect();
+    let left = Mutex::new(left);
+    let judge = |overseer: &mut Overseer<'_>, (group, first, requests): Left<'r>| -> Result<()> {
+        for (index, request) in requests.iter().enumerate() {
+            if means.is_over() {
+                return Ok(());
             }
-        };
-        let threads: Vec<_> = (0..jobs.unwrap_or(cores)).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| anyhow!("a thread is lost"))?)
-    })?;
-    drop(left);
-    Ok(collected)
+            if let Err(error) = overseer.ready() {
+                // Others may have more luck with it.
+                locked(&left).push_back((group, first + index, &requests[index..]));
+                return Err(error);
+            }
+            let Some(answer) = overseer.ask(request)? else { return Ok(()) };
+            tell(group, first + index, &answer);
+            let last = enough(&answer);
+            locked(&answers)[group].push(answer);
+            if last {
+                break;
+            }
+        }
+        Ok(())
+    };
+    let work = || -> Result<()> {
+        let mut overseer = Overseer::new(means);
+        loop {
+            let next = locked(&left).pop_front();
+            let Some(next) = next.filter(|_| !means.is_over()) else { return Ok(()) };
+            judge(&mut overseer, next)?;
+        }
+    };
+    let failures: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..means.jobs).map(|_| scope.spawn(work)).collect();
+        let ended = threads.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a thread is lost")).flatten());
+        ended.filter_map(Result::err).collect()
+    });
+    let nobody_works = failures.len() == means.jobs;
+    for failure in failures {
+        if nobody_works && !means.is_over() {
+            return Err(failure);
+        }
+        eprintln!("one worker fewer: {failure:#}");
+    }
+    Ok(answers.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// A file of that name in this folder is meant before one that the system finds.
-fn absolute(driver: &Path) -> PathBuf {
-    if driver.exists() { driver.canonicalize().unwrap_or_else(|_| driver.into()) } else { driver.into() }
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

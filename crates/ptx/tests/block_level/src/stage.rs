@@ -10,6 +10,8 @@ use detshare_ptx::block_level::{Persistent, Slice, Version};
 /// Everything that a kernel may have written, with names for messages.
 pub(crate) type Contents = Vec<(String, Vec<u8>)>;
 
+const COUNTER_BYTES: usize = 4;
+
 /// A launch and its memory.
 pub(crate) struct Stage<'s> {
     pub(crate) gpu: &'s Gpu,
@@ -39,7 +41,7 @@ impl<'s> Stage<'s> {
                 Argument::Value(_) => None,
             });
         }
-        Ok(Self { gpu, subject, launch, memory, next: gpu.allocate(4)? })
+        Ok(Self { gpu, subject, launch, memory, next: gpu.allocate(COUNTER_BYTES)? })
     }
 
     pub(crate) fn leave(self) -> Result<()> {
@@ -60,18 +62,28 @@ impl<'s> Stage<'s> {
         self.gpu.write(self.next, &0u32.to_le_bytes())
     }
 
-    /// Memory and variables as they are.
+    /// Memory and variables as they are when all that was started is over.
     pub(crate) fn contents(&self) -> Result<Contents> {
-        let mut contents = Vec::new();
+        Ok(self.counter_and_contents()?.1)
+    }
+
+    /// The same, with the counter.
+    pub(crate) fn counter_and_contents(&self) -> Result<(u32, Contents)> {
+        let (mut names, mut places) = (Vec::new(), Vec::new());
         for (index, (argument, address)) in self.launch.arguments.iter().zip(&self.memory).enumerate() {
             if let (Argument::Memory(initial), Some(address)) = (argument, address) {
-                contents.push((format!("argument {index}"), self.gpu.read(*address, initial.len())?));
+                names.push(format!("argument {index}"));
+                places.push((*address, initial.len()));
             }
         }
         for variable in &self.subject.variables {
-            contents.push((variable.name.clone(), self.gpu.read(variable.address, variable.initial.len())?));
+            names.push(variable.name.clone());
+            places.push((variable.address, variable.initial.len()));
         }
-        Ok(contents)
+        places.push((self.next, COUNTER_BYTES));
+        let mut read = self.gpu.read_all(&places)?;
+        let counter = read.pop().and_then(|bytes| bytes.first_chunk().copied()).map_or(0, u32::from_le_bytes);
+        Ok((counter, names.into_iter().zip(read).collect()))
     }
 
     /// The kernel as it was written, from fresh memory.
@@ -79,7 +91,6 @@ impl<'s> Stage<'s> {
         self.reset()?;
         let kernel = self.gpu.kernel(self.subject.original, &self.launch.kernel, self.launch.shared)?;
         self.gpu.start(kernel, self.shape(self.launch.grid), &self.arguments())?;
-        self.gpu.finish()?;
         self.contents()
     }
 
@@ -96,7 +107,6 @@ impl<'s> Stage<'s> {
             first += size;
         }
         ensure!(first == self.launch.blocks(), "slices of {first} blocks");
-        self.gpu.finish()?;
         self.contents()
     }
 

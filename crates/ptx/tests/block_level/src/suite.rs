@@ -2,31 +2,22 @@
 
 use crate::case::{Case, versions};
 use crate::judge::Report;
+use crate::overseer::Means;
 use crate::run;
 use crate::subject::rewritten;
+use crate::tally::Tally;
 use crate::worker::{Outcome, Request};
 use anyhow::{Context, Result};
-use serde_json::json;
 use std::path::Path;
-use std::time::Instant;
 
 /// Judges all files; whether all is right.
-pub(crate) fn run(driver: &Path, jobs: Option<usize>, cases: &[Case], out: Option<&Path>) -> Result<bool> {
-    let started = Instant::now();
-    let mut verdicts = Vec::new();
-    let (mut passed, mut failed, mut refused) = (0, 0, 0);
-    let mut tell = |name: String, wrong: Option<String>| {
-        *if wrong.is_none() { &mut passed } else { &mut failed } += 1;
-        let (verdict, detail) = wrong.map_or(("ok", String::new()), |why| ("failed", format!(": {why}")));
-        println!("{name} ... {verdict}{detail}");
-        verdicts.push(json!({ "name": name, "verdict": verdict, "detail": detail.trim_start_matches(": ") }));
-    };
-    let mut versions_made = [0, 0];
-    let mut kernels = 0;
+pub(crate) fn run(means: &Means, cases: &[Case], out: Option<&Path>) -> Result<bool> {
+    let tally = Tally::new();
+    let (mut kernels, mut refused, mut versions_made) = (0, 0, [0, 0]);
     for case in cases {
         let (_, rewritten) = rewritten(&case.text).with_context(|| case.path.display().to_string())?;
-        let wrong = case.wrong_verdicts(&rewritten);
-        tell(format!("{}: verdicts", case.name), (!wrong.is_empty()).then(|| wrong.join("; ")));
+        let wrong = case.wrong_verdicts(&rewritten).join("; ");
+        tally.tell(&format!("{}: verdicts", case.name), (!wrong.is_empty()).then_some(&wrong));
         kernels += rewritten.kernels.len();
         for kernel in &rewritten.kernels {
             refused += usize::from(versions(kernel).iter().all(|(_, version)| version.is_err()));
@@ -35,25 +26,24 @@ pub(crate) fn run(driver: &Path, jobs: Option<usize>, cases: &[Case], out: Optio
             }
         }
     }
-    let requests = cases.iter().map(|case| {
+    let mut cases: Vec<&Case> = cases.iter().collect();
+    // What takes longest comes first, so that nobody waits for it in the end.
+    cases.sort_by_key(|case| core::cmp::Reverse(case.text.len()));
+    let groups = cases.iter().map(|case| {
         let launches = 0..case.launches.len();
-        launches.map(|launch| Request::Case { path: case.path.clone(), launch }).collect()
+        launches.map(|launch| Request::Case { path: case.path.clone(), launch }).collect::<Vec<_>>()
     });
-    let outcomes = run::run(driver, requests.collect(), jobs)?;
-    let mut total = Report::default();
-    for (case, outcomes) in cases.iter().zip(outcomes) {
-        for (launch, outcome) in case.launches.iter().zip(outcomes) {
-            let wrong = match outcome {
-                Outcome::Same(report) => {
-                    total.ways += report.ways;
-                    total.stops += report.stops;
-                    total.sudden += report.sudden;
-                    None
-                }
-                Outcome::Wrong(why) => Some(why),
-                Outcome::NotLoaded(why) => Some(why),
-            };
-            tell(format!("{}: {}", case.name, launch.kernel), wrong);
+    let groups: Vec<_> = groups.collect();
+    let expected = cases.len() + groups.iter().map(Vec::len).sum::<usize>();
+    let tell = |case: usize, launch: usize, outcome: &Outcome| {
+        let case: &Case = cases[case];
+        tally.tell(&format!("{}: {}", case.name, case.launches[launch].kernel), outcome.wrong());
+    };
+    let outcomes = run::run(means, &groups, tell, |_| false)?;
+    let mut sum = Report::default();
+    for outcome in outcomes.iter().flatten() {
+        if let Outcome::Same(report) = outcome {
+            sum.add(report);
         }
     }
     let [sliced, preemptible] = versions_made;
@@ -63,18 +53,15 @@ pub(crate) fn run(driver: &Path, jobs: Option<usize>, cases: &[Case], out: Optio
     );
     println!(
         "{} launches in parts, stopped {} times in the middle, {} of them by the host, in {:.1} s",
-        total.ways,
-        total.stops,
-        total.sudden,
-        started.elapsed().as_secs_f64()
+        sum.ways,
+        sum.stops,
+        sum.sudden,
+        tally.seconds()
     );
-    let summary = format!("{passed} passed, {failed} failed, 0 skipped");
-    println!("{summary}");
-    if let Some(out) = out {
-        let text = format!("{:#}\n", json!({ "summary": summary, "tests": verdicts }));
-        std::fs::write(out, text).with_context(|| format!("cannot write {}", out.display()))?;
-    }
-    Ok(failed == 0)
+    let total = tally.total(expected);
+    println!("{}", total.summary);
+    total.write(out)?;
+    Ok(total.is_good)
 }
 
 /// Writes the verdicts into the files.

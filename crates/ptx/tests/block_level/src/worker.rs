@@ -1,7 +1,7 @@
-//! A process that runs launches, and the one that oversees it.
+//! A process that runs launches.
 //!
-//! The overseer writes requests, one a line; the worker answers each in a line of JSON. A launch after which the device
-//! is of no more use, or that does not end, takes its worker with it; the next request starts another.
+//! The [overseer](crate::overseer) writes requests, one a line; the worker answers each in a line of JSON. A launch after which the
+//! device is of no more use, or that does not end, takes its worker with it; the next request starts another.
 
 use crate::call::Refused;
 use crate::case::Case;
@@ -13,14 +13,12 @@ use crate::launch::Launch;
 use crate::mutation;
 use crate::subject::Subject;
 use anyhow::{Context, Result, bail};
-use detshare_test_child::{ending, limit};
+use detshare_test_child::limit;
 use serde_json::{Value, json};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::os::fd::FromRawFd;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
 /// What a worker is asked to judge.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,9 +32,9 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    /// Far more than is needed, also on a CPU and when a driver compiles. Broken on purpose, many never end.
-    fn limit_s(&self) -> u32 {
-        if matches!(self, Self::Mutant { .. }) { 3 } else { 60 }
+    /// How long it may take. Broken on purpose, many never end.
+    pub(crate) fn limit_s(&self, patience_s: u32) -> u32 {
+        if matches!(self, Self::Mutant { .. }) { patience_s.min(3) } else { patience_s }
     }
 
     /// What is loaded for it; the same for requests of one module.
@@ -48,7 +46,7 @@ impl Request {
         }
     }
 
-    fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         match self {
             Self::Case { path, launch } => json!({ "path": path, "launch": launch }),
             Self::Generated { seed, first, count, index } => json!([seed, first, count, index]),
@@ -84,6 +82,35 @@ pub(crate) enum Outcome {
     Wrong(String),
     /// The driver does not take the module; for a mutant that says nothing of the suite.
     NotLoaded(String),
+}
+
+impl Outcome {
+    /// What is wrong, if anything is.
+    pub(crate) fn wrong(&self) -> Option<&str> {
+        match self {
+            Self::Same(_) => None,
+            Self::Wrong(why) | Self::NotLoaded(why) => Some(why),
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        match self {
+            Self::Same(report) => json!({ "same": [report.ways, report.stops, report.sudden] }),
+            Self::NotLoaded(why) => json!({ "not_loaded": why }),
+            Self::Wrong(why) => json!({ "wrong": why }),
+        }
+    }
+
+    pub(crate) fn from_json(value: &Value) -> Option<Self> {
+        if let Some(why) = value["wrong"].as_str() {
+            return Some(Self::Wrong(why.into()));
+        }
+        if let Some(why) = value["not_loaded"].as_str() {
+            return Some(Self::NotLoaded(why.into()));
+        }
+        let number = |index: usize| value["same"][index].as_u64().and_then(|it| u32::try_from(it).ok());
+        Some(Self::Same(Report { ways: number(0)?, stops: number(1)?, sudden: number(2)? }))
+    }
 }
 
 /// A module, loaded as it is and as one that counts.
@@ -174,21 +201,19 @@ impl Worker {
 }
 
 /// Answers requests until there are no more.
-pub(crate) fn work(driver: &Path) -> Result<()> {
+pub(crate) fn work(driver: &Path, patience_s: u32) -> Result<()> {
     let mut out = own_output()?;
     let mut worker = Worker { gpu: Gpu::open(driver)?, loaded: None };
     writeln!(out, "ready").context("nobody listens")?;
     for line in std::io::stdin().lines() {
         let line = line.context("no more requests")?;
         let request = Request::from_json(&serde_json::from_str(&line)?).with_context(|| format!("{line:?}"))?;
-        limit(request.limit_s());
+        limit(request.limit_s(patience_s));
         let answer = worker.answer(&request);
         limit(0);
         let broken = matches!(&answer, Err(error) if error.chain().any(|it| it.is::<Refused>()));
         let value = match answer {
-            Ok(Outcome::Same(report)) => json!({ "same": [report.ways, report.stops, report.sudden] }),
-            Ok(Outcome::NotLoaded(why)) => json!({ "not_loaded": why }),
-            Ok(Outcome::Wrong(why)) => json!({ "wrong": why }),
+            Ok(outcome) => outcome.to_json(),
             Err(error) => json!({ "wrong": format!("{error:#}"), "last": broken }),
         };
         writeln!(out, "{value}").context("nobody listens")?;
@@ -212,81 +237,4 @@ fn own_output() -> Result<File> {
     unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&nowhere), 1) };
     // SAFETY: just made, and nobody else's.
     Ok(unsafe { File::from_raw_fd(copy) })
-}
-
-/// A worker seen from outside, started when it is needed and again when it is gone.
-pub(crate) struct Overseer<'d> {
-    driver: &'d Path,
-    worker: Option<Running>,
-}
-
-struct Running {
-    process: Child,
-    requests: ChildStdin,
-    answers: BufReader<ChildStdout>,
-}
-
-impl Running {
-    /// Waits for its end, which comes when there are no more requests.
-    fn end(self) -> Result<ExitStatus> {
-        let Self { mut process, requests, answers } = self;
-        drop((requests, answers));
-        process.wait().context("a worker is lost")
-    }
-}
-
-impl<'d> Overseer<'d> {
-    pub(crate) fn new(driver: &'d Path) -> Self {
-        Self { driver, worker: None }
-    }
-
-    pub(crate) fn ask(&mut self, request: &Request) -> Result<Outcome> {
-        let mut running = match self.worker.take() {
-            Some(running) => running,
-            None => self.start()?,
-        };
-        let mut line = String::new();
-        let asked = writeln!(running.requests, "{}", request.to_json());
-        if asked.is_err() || running.answers.read_line(&mut line).unwrap_or(0) == 0 {
-            return Ok(Outcome::Wrong(ending(running.end()?.into_raw(), request.limit_s())));
-        }
-        let answer: Value = serde_json::from_str(&line).context("a worker's answer makes no sense")?;
-        if answer["last"] == true {
-            running.end()?;
-        } else {
-            self.worker = Some(running);
-        }
-        if let Some(why) = answer["wrong"].as_str() {
-            return Ok(Outcome::Wrong(why.into()));
-        }
-        if let Some(why) = answer["not_loaded"].as_str() {
-            return Ok(Outcome::NotLoaded(why.into()));
-        }
-        let number = |index: usize| answer["same"][index].as_u64().and_then(|it| u32::try_from(it).ok());
-        let (Some(ways), Some(stops), Some(sudden)) = (number(0), number(1), number(2)) else { bail!("{line:?}") };
-        Ok(Outcome::Same(Report { ways, stops, sudden }))
-    }
-
-    fn start(&self) -> Result<Running> {
-        let mut command = Command::new(std::env::current_exe().context("who am I?")?);
-        // No module comes twice, so a cache is of no use.
-        command.arg("worker").arg("--driver").arg(self.driver).env("CUDA_CACHE_DISABLE", "1");
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("no worker")?;
-        let requests = process.stdin.take().context("no way to a worker")?;
-        let mut answers = BufReader::new(process.stdout.take().context("no way back from a worker")?);
-        let mut greeting = String::new();
-        answers.read_line(&mut greeting).context("a worker says nothing")?;
-        if greeting.trim_end() != "ready" {
-            bail!("{} cannot be used", self.driver.display());
-        }
-        Ok(Running { process, requests, answers })
-    }
-}
-
-impl Drop for Overseer<'_> {
-    fn drop(&mut self) {
-        if let Some(running) = self.worker.take() {
-            let _ = running.end();
-        }
-    }
 }
