@@ -11,7 +11,8 @@
 //!   waits for the device and keeps others from launching meanwhile. No launch ever waits for any of it.
 //! * `versions` is what is known of a function by its handle, found without a lock.
 //! * `plan` is what was measured of a kernel in one shape; `report` tells people.
-//! * `control` has the counters and words that launches need, made ahead of time; `parts` launches.
+//! * `control` has the counters and words that launches need, made ahead of time, and `sight` those of other tenants; `parts`
+//!   launches, `persistent` what can be stopped.
 //!
 //! Where anything is in doubt the original runs.
 
@@ -22,9 +23,11 @@ mod forced;
 mod loaded;
 mod packed;
 mod parts;
+mod persistent;
 mod plan;
 mod prepared;
 mod report;
+mod sight;
 mod source;
 mod versions;
 mod waiting;

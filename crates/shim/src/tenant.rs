@@ -13,7 +13,7 @@ use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use core::time::Duration;
 use detshare_board::join::{Arrived, Hello, JoinError, Welcome};
-use detshare_board::{Class, DaemonView, Entry, MapError, SLOTS, SlotState, Tenant, TenantView, peer};
+use detshare_board::{Class, DaemonView, Entry, MapError, SLOTS, SlotState, StepPage, Tenant, TenantView, peer};
 use detshare_cuda::types::{CUdevice, CUdevice_attribute, CUuuid};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -186,6 +186,25 @@ impl Membership {
             // It stays as it is then, and is only not looked at.
             _ = view.clear();
         }
+    }
+
+    /// The step word of that owner of the slot, if its page is there, at a place that stays.
+    pub(crate) fn step_page(&self, slot: usize, generation: u32) -> Option<StepPage> {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.others.get(slot).filter(|_| self.has_page(slot, generation))?.step_page().ok()
+    }
+
+    /// The latency tenants on this process's GPU: slot and owner of each.
+    pub(crate) fn latency_tenants(&self) -> impl Iterator<Item = (usize, u32)> {
+        let slots = (0..SLOTS).filter(|slot| self.is_connected() && Some(*slot) != self.slot());
+        slots.filter_map(|slot| match self.daemon.slot(slot) {
+            SlotState::Taken(occupant) if occupant.entry.class == Class::Latency => {
+                let generation = occupant.generation.number();
+                let is_here = self.has_page(slot, generation) && self.others[slot].gpu() == self.gpu;
+                is_here.then_some((slot, generation))
+            }
+            SlotState::Taken(_) | SlotState::Free | SlotState::Torn => None,
+        })
     }
 
     fn wait_for_the_answer(&self) {

@@ -91,7 +91,9 @@ fn order(handle: usize) {
         let _relaxed = Relaxed::new();
         prepare(handle);
         load(handle);
-        return;
+        if tenant::membership().is_none() {
+            return;
+        }
     }
     if !STARTED.swap(true, Ordering::AcqRel) {
         background::thread("detshare-blocks", || guarded((), work));
@@ -172,23 +174,44 @@ fn work() {
         });
         let next = next.map(|(handle, record)| (*handle, record.coroutine));
         if let Some((handle, coroutine)) = next {
-            held.working_for = coroutine;
-            drop(held);
-            guarded((), || prepare(handle));
-            held = modules();
-            held.working_for = None;
-            CHANGED.notify_all();
-        } else if is_pending() {
-            drop(held);
-            guarded((), idle);
-            super::report::write();
-            held = CHANGED.wait_timeout(modules(), AGAIN).unwrap_or_else(PoisonError::into_inner).0;
+            held = work_for(held, coroutine, || prepare(handle));
         } else {
-            drop(held);
+            drop(look_around(held));
+            if is_pending() {
+                guarded((), idle);
+            }
             super::report::write();
-            held = CHANGED.wait_timeout(modules(), super::report::EVERY).unwrap_or_else(PoisonError::into_inner).0;
+            let pause = if is_pending() { AGAIN } else { super::report::EVERY };
+            held = CHANGED.wait_timeout(modules(), pause).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
+}
+
+/// Does something in a context, whose end waits for it.
+fn work_for(
+    mut held: MutexGuard<'static, Modules>,
+    coroutine: Option<&'static Coroutine>,
+    body: impl FnOnce(),
+) -> MutexGuard<'static, Modules> {
+    held.working_for = coroutine;
+    drop(held);
+    guarded((), body);
+    held = modules();
+    held.working_for = None;
+    CHANGED.notify_all();
+    held
+}
+
+/// Lets the GPU see the steps of those who are there.
+fn look_around(mut held: MutexGuard<'static, Modules>) -> MutexGuard<'static, Modules> {
+    let Some(membership) = tenant::membership() else { return held };
+    for coroutine in coroutine::all() {
+        if let Some(controls) = coroutine.controls().filter(|_| !coroutine.is_ending()) {
+            let is_idle = || !bind::capturing() && !steps::is_busy(membership) && coroutine.is_idle();
+            held = work_for(held, Some(coroutine), || in_context(coroutine, || controls.look(membership, is_idle)));
+        }
+    }
+    held
 }
 
 /// Rewrites and compiles it.

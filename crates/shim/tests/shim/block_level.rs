@@ -3,7 +3,7 @@
 
 use crate::stage::{built, shim};
 use crate::tenants::{Admitted, Office, SLO_AWARE, until};
-use detshare_board::{Class, Tenant};
+use detshare_board::{Claim, Class, Tenant};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -77,6 +77,7 @@ struct Company {
     office: Rc<Office>,
     admitted: Admitted,
     other: Tenant,
+    place: Claim,
     child: Child,
 }
 
@@ -95,8 +96,21 @@ impl Company {
             entry.turnaround_ns = Some(TURNAROUND_NS);
             entry.limits.longest_hold_ns = 20_000_000;
         });
-        let other = office.introduce(&admitted, Class::Latency);
-        Self { office, admitted, other, child }
+        let (other, place) = office.introduce_one_who_leaves(&admitted, Class::Latency);
+        Self { office, admitted, other, place, child }
+    }
+
+    /// The other has a step, which ends.
+    fn step(&self) {
+        self.other.launch();
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(self.other.finish(self.other.launched(), 0));
+        std::thread::sleep(Duration::from_millis(4));
+    }
+
+    /// How often a step has stopped a kernel before any thread of its process did.
+    fn stopped_by_others(&self) -> u64 {
+        self.report().and_then(|report| report["by_others"].as_u64()).unwrap_or(0)
     }
 
     /// What it says of its kernels.
@@ -154,6 +168,58 @@ fn a_long_kernel_gives_way_to_a_step_and_computes_the_same() {
     assert_eq!(report["modules"][0]["kernels"][0]["preemptible"], Value::Null, "{report}");
     assert!(gave_way > 0, "{report}");
     assert_eq!(alone.trim_end(), company.ends());
+}
+
+/// Persistent blocks that no thread of their process ever stops.
+const LEFT_ALONE: (&str, &str) = ("DETSHARE_BLOCK_LEVEL", "others:8");
+/// Long kernels for some seconds, of each of which the program checks that every block ran once.
+const FOR_SECONDS: [&str; 7] = ["--blocks", "3000", "--rounds", "200", "--for-ms", "4000", "--wait"];
+
+/// The GPU itself sees the other process's page.
+#[test]
+fn a_step_stops_a_kernel_that_no_thread_of_its_process_stops() {
+    let mut company = Company::new(&FOR_SECONDS, &[LEFT_ALONE]);
+    until("a step stops it", || {
+        company.step();
+        company.stopped_by_others() > 0
+    });
+    assert!(company.ends().starts_with("checksum"));
+}
+
+/// Its page says for ever that it is busy. Whoever comes in its place is somebody else.
+#[test]
+fn one_who_has_left_in_the_middle_of_a_step_stops_nobody() {
+    let mut company = Company::new(&FOR_SECONDS, &[LEFT_ALONE]);
+    until("a step stops it", || {
+        company.step();
+        company.stopped_by_others() > 0
+    });
+    company.other.launch();
+    assert!(company.office.daemon.release(&company.place));
+    let (next, place) = company.office.introduce_one_who_leaves(&company.admitted, Class::Latency);
+    assert_eq!(place.slot(), company.place.slot());
+    let left = core::mem::replace(&mut company.other, next);
+    let before = company.stopped_by_others();
+    until("the next one's steps stop it", || {
+        company.step();
+        company.stopped_by_others() > before
+    });
+    assert!(left.step().is_busy());
+    assert!(company.ends().starts_with("checksum"));
+}
+
+/// Busy and idle again as fast as it can: that costs time, and nothing else.
+#[test]
+fn a_page_that_lies_costs_nothing_but_time() {
+    let (alone, _) = run(&LONG, &[]);
+    for setting in [LEFT_ALONE, ("DETSHARE_BLOCK_LEVEL", "on")] {
+        let mut company = Company::new(&LONG, &[setting]);
+        while company.child.try_wait().expect("it is ours").is_none() {
+            company.other.launch();
+            assert!(company.other.finish(company.other.launched(), 0));
+        }
+        assert_eq!(alone.trim_end(), company.ends(), "{setting:?}");
+    }
 }
 
 /// Without anybody to give way to, kernels run as they are.
