@@ -3,7 +3,7 @@
 
 use crate::stage::{built, shim};
 use crate::tenants::{Admitted, Office, SLO_AWARE, until};
-use detshare_board::{Claim, Class, Tenant};
+use detshare_board::{Claim, Class, Tenant, clock};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -72,6 +72,44 @@ fn a_launch_does_not_wait_for_what_comes_after_it() {
     }
 }
 
+/// What takes far longer than it should goes on without its launch call, as one piece, and the next one runs as it is.
+#[test]
+fn what_takes_too_long_is_let_go_and_computes_the_same() {
+    for (forced, what) in [("others:1", "preemptible"), ("slices:100", "sliced")] {
+        // However fast the machine is.
+        let let_go = (12..30).step_by(2).any(|rounds| {
+            let rounds = (1 << rounds).to_string();
+            let arguments = ["--blocks", "300", "--launches", "2", "--wait", "--rounds", &rounds];
+            let (in_parts, stats) = run(&arguments, &[("DETSHARE_BLOCK_LEVEL", forced)]);
+            assert_eq!(run(&arguments, &[]).0, in_parts, "{forced}");
+            assert_eq!(count(&stats, what) + count(&stats, "let_go"), 2, "{forced} {stats}");
+            count(&stats, "let_go") == 1
+        });
+        assert!(let_go, "{forced}");
+    }
+}
+
+/// Children of a program that is in the middle of a kernel end as they like.
+#[test]
+fn forks_in_the_middle_change_nothing() {
+    let arguments = ["--blocks", "970", "--launches", "20", "--threads", "2", "--forks", "30"];
+    let (alone, _) = run(&arguments, &[]);
+    for forced in ["slices:37", "preempt:5", "random:7"] {
+        assert_eq!(alone, run(&arguments, &[("DETSHARE_BLOCK_LEVEL", forced)]).0, "{forced}");
+    }
+}
+
+/// The context goes while kernels are in the middle: every call returns, and the program ends as it would.
+#[test]
+fn a_context_that_goes_in_the_middle_ends_what_waits() {
+    let arguments =
+        ["--blocks", "970", "--for-ms", "60000", "--threads", "3", "--ahead", "1", "--reset-after-ms", "300"];
+    let (alone, _) = run(&arguments, &[]);
+    for forced in ["slices:37", "preempt:5", "random:7", "others:2"] {
+        assert_eq!(alone, run(&arguments, &[("DETSHARE_BLOCK_LEVEL", forced)]).0, "{forced}");
+    }
+}
+
 /// A best-effort program among others, of whom the test plays one.
 struct Company {
     office: Rc<Office>,
@@ -87,10 +125,16 @@ impl Company {
     }
 
     fn in_office(office: Rc<Office>, arguments: &[&str], settings: &[(&str, &str)]) -> Self {
+        Self::started(office, arguments, settings, |_| ())
+    }
+
+    /// With something that is done when it is started and knows of nobody yet.
+    fn started(office: Rc<Office>, arguments: &[&str], settings: &[(&str, &str)], before: impl FnOnce(&Child)) -> Self {
         let mut command = program(arguments);
         command.env("DETSHARE_DIR", office.folder.path()).env("DETSHARE_CLASS", "best-effort");
         command.env("DETSHARE_BLOCK_LEVEL", "on").envs(settings.iter().copied());
         let child = command.spawn().expect("it can be started");
+        before(&child);
         office.daemon.set_policy(SLO_AWARE);
         let admitted = office.admit(|entry| {
             entry.turnaround_ns = Some(TURNAROUND_NS);
@@ -116,6 +160,15 @@ impl Company {
     /// What it says of its kernels.
     fn report(&self) -> Option<Value> {
         read_report(self.office.folder.path(), self.child.id())
+    }
+
+    /// Whether it has versions of its kernels.
+    fn is_prepared(&self) -> bool {
+        self.report().is_some_and(|report| report["modules"][0]["kernels"] != Value::Array(vec![]))
+    }
+
+    fn launched(&self) -> u64 {
+        self.admitted.view.read(clock::now()).launched
     }
 
     fn shape(&self) -> Option<Value> {
@@ -245,12 +298,9 @@ fn rewritten_modules_are_kept_and_broken_ones_made_anew() {
         paths.retain(|path| path.extension().is_some_and(|it| it == "versions"));
         paths
     };
-    let is_prepared = |company: &Company| {
-        company.report().is_some_and(|report| report["modules"][0]["kernels"] != Value::Array(vec![]))
-    };
     let arguments = ["--blocks", "300", "--rounds", "20", "--for-ms", "1000", "--wait"];
     let mut company = Company::new(&arguments, &[]);
-    until("the first has its versions", || is_prepared(&company));
+    until("the first has its versions", || company.is_prepared());
     company.ends();
     let office = Rc::clone(&company.office);
     let [entry] = entries(office.folder.path()).try_into().expect("one entry");
@@ -258,16 +308,70 @@ fn rewritten_modules_are_kept_and_broken_ones_made_anew() {
 
     std::fs::write(&entry, &whole[..whole.len() - 1]).expect("it can be cut");
     let mut company = Company::in_office(Rc::clone(&office), &arguments, &[]);
-    until("the second has its versions", || is_prepared(&company));
+    until("the second has its versions", || company.is_prepared());
     let report = company.report().expect("it is there");
     assert!(report["modules"][0]["notes"][0].as_str().is_some_and(|note| note.contains("corrupt")), "{report}");
     company.ends();
     assert_eq!(std::fs::read(&entry).expect("it is there again"), whole);
 
+    // A disk that is full.
+    std::fs::remove_file(&entry).expect("it can be removed");
+    let fill = |child: &Child| {
+        let unfinished = entry.with_extension(format!("{}.part", child.id()));
+        std::os::unix::fs::symlink("/dev/full", unfinished).expect("a link");
+    };
+    let mut company = Company::started(Rc::clone(&office), &arguments, &[], fill);
+    until("the third has its versions", || company.is_prepared());
+    let report = company.report().expect("it is there");
+    assert!(report["modules"][0]["notes"][0].as_str().is_some_and(|note| note.contains("No space left")), "{report}");
+    company.ends();
+    assert!(!entry.exists());
+
     // Where nothing can be kept, everything goes on.
     std::fs::remove_dir_all(office.folder.path().join("block-level")).expect("it can be removed");
     std::fs::write(office.folder.path().join("block-level"), "in the way").expect("it can be written");
     Company::in_office(office, &arguments, &[]).ends();
+}
+
+/// It is never idle, from any of its threads: there is a moment for it all the same.
+#[test]
+fn a_program_that_always_has_something_to_do_gets_its_versions() {
+    let busy = ["--blocks", "97", "--rounds", "50", "--for-ms", "60000", "--ahead", "2", "--threads", "2"];
+    let company = Company::new(&busy, &[]);
+    until("it has its versions", || company.is_prepared());
+}
+
+/// A configuration that changes while a program runs.
+#[test]
+fn what_the_daemon_says_later_counts_from_then_on() {
+    let mut company = Company::new(&["--blocks", "1500", "--rounds", "100", "--for-ms", "60000", "--wait"], &[]);
+    let launches = |company: &Company| company.shape().and_then(|shape| shape["launches"].as_u64()).unwrap_or(0);
+    let turnaround = |company: &Company| company.report().and_then(|report| report["turnaround_ns"].as_u64());
+    let launch_on = |company: &Company| {
+        let before = company.launched();
+        until("it goes on", || {
+            company.step();
+            company.launched() > before + 20
+        });
+    };
+    until("kernels are launched in parts", || {
+        company.step();
+        launches(&company) > 3
+    });
+    let office = Rc::clone(&company.office);
+    company.admitted.give(&office, |entry| entry.turnaround_ns = None);
+    until("it has heard that nothing needs to give way", || turnaround(&company) == Some(0));
+    launch_on(&company);
+    let before = company.report();
+    launch_on(&company);
+    assert_eq!(company.report(), before, "nothing is launched in parts any more");
+    company.admitted.give(&office, |entry| entry.turnaround_ns = Some(2 * TURNAROUND_NS));
+    until("it has heard that kernels are to give way again", || turnaround(&company) == Some(2 * TURNAROUND_NS));
+    let before = launches(&company);
+    until("kernels are launched in parts again", || {
+        company.step();
+        launches(&company) > before
+    });
 }
 
 /// Killed in the middle of a kernel that has been stopped: others go on.
