@@ -116,6 +116,9 @@ struct Arguments {
     /// Fork so often while kernels run; children end at once
     #[arg(long, default_value_t = 0)]
     forks: u32,
+    /// Load the kernels once more while they run, when a line comes from standard input
+    #[arg(long)]
+    load_again: bool,
     /// Reset the device's context after so many milliseconds, while kernels run; what fails from then on is as it should be
     #[arg(long)]
     reset_after_ms: Option<u64>,
@@ -222,6 +225,11 @@ impl Program {
             // SAFETY: waits for the child that was just made.
             let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
             ensure!(ended == child && status == 0, "a child ended with {status:#x}");
+        }
+        if arguments.load_again {
+            std::io::stdin().read_line(&mut String::new()).context("no line")?;
+            let mut module = CUmodule(null_mut());
+            cu!(self.library, cuModuleLoadData(&raw mut module, KERNEL.as_ptr().cast()))?;
         }
         if let Some(ms) = arguments.reset_after_ms {
             std::thread::sleep(Duration::from_millis(ms));

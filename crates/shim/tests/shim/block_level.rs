@@ -5,7 +5,7 @@ use crate::stage::{built, shim};
 use crate::tenants::{Admitted, Office, SLO_AWARE, until};
 use detshare_board::{Claim, Class, Tenant, clock};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
@@ -17,7 +17,7 @@ const TURNAROUND_NS: u64 = 32_000;
 fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(built("long_kernels"));
     command.args(arguments).env_clear().env("LD_PRELOAD", shim());
-    command.env("DETSHARE_DRIVER", built("libdetshare_softgpu.so")).stdout(Stdio::piped());
+    command.env("DETSHARE_DRIVER", built("libdetshare_softgpu.so")).stdout(Stdio::piped()).stdin(Stdio::piped());
     command
 }
 
@@ -125,11 +125,17 @@ impl Company {
     }
 
     fn in_office(office: Rc<Office>, arguments: &[&str], settings: &[(&str, &str)]) -> Self {
-        Self::started(office, arguments, settings, |_| ())
+        Self::started(office, arguments, settings, Some(TURNAROUND_NS), |_| ())
     }
 
     /// With something that is done when it is started and knows of nobody yet.
-    fn started(office: Rc<Office>, arguments: &[&str], settings: &[(&str, &str)], before: impl FnOnce(&Child)) -> Self {
+    fn started(
+        office: Rc<Office>,
+        arguments: &[&str],
+        settings: &[(&str, &str)],
+        turnaround_ns: Option<u64>,
+        before: impl FnOnce(&Child),
+    ) -> Self {
         let mut command = program(arguments);
         command.env("DETSHARE_DIR", office.folder.path()).env("DETSHARE_CLASS", "best-effort");
         command.env("DETSHARE_BLOCK_LEVEL", "on").envs(settings.iter().copied());
@@ -137,7 +143,7 @@ impl Company {
         before(&child);
         office.daemon.set_policy(SLO_AWARE);
         let admitted = office.admit(|entry| {
-            entry.turnaround_ns = Some(TURNAROUND_NS);
+            entry.turnaround_ns = turnaround_ns;
             entry.limits.longest_hold_ns = 20_000_000;
         });
         let (other, place) = office.introduce_one_who_leaves(&admitted, Class::Latency);
@@ -320,7 +326,7 @@ fn rewritten_modules_are_kept_and_broken_ones_made_anew() {
         let unfinished = entry.with_extension(format!("{}.part", child.id()));
         std::os::unix::fs::symlink("/dev/full", unfinished).expect("a link");
     };
-    let mut company = Company::started(Rc::clone(&office), &arguments, &[], fill);
+    let mut company = Company::started(Rc::clone(&office), &arguments, &[], Some(TURNAROUND_NS), fill);
     until("the third has its versions", || company.is_prepared());
     let report = company.report().expect("it is there");
     assert!(report["modules"][0]["notes"][0].as_str().is_some_and(|note| note.contains("No space left")), "{report}");
@@ -336,9 +342,16 @@ fn rewritten_modules_are_kept_and_broken_ones_made_anew() {
 /// It is never idle, from any of its threads: there is a moment for it all the same.
 #[test]
 fn a_program_that_always_has_something_to_do_gets_its_versions() {
-    let busy = ["--blocks", "97", "--rounds", "50", "--for-ms", "60000", "--ahead", "2", "--threads", "2"];
-    let company = Company::new(&busy, &[]);
-    until("it has its versions", || company.is_prepared());
+    let busy = "--blocks 97 --rounds 50 --for-ms 60000 --ahead 2 --threads 2 --load-again";
+    let arguments: Vec<&str> = busy.split(' ').collect();
+    // What it has loaded by then stays as it is, and launches of it do not wait for anything.
+    let mut company = Company::started(Rc::new(Office::open()), &arguments, &[], None, |_| ());
+    until("it always has something to do", || company.launched() > 100);
+    let office = Rc::clone(&company.office);
+    company.admitted.give(&office, |entry| entry.turnaround_ns = Some(TURNAROUND_NS));
+    let mut input = company.child.stdin.take().expect("piped");
+    writeln!(input, "load").expect("it listens");
+    until("what it has loaded meanwhile has versions", || company.is_prepared());
 }
 
 /// A configuration that changes while a program runs.
