@@ -100,12 +100,12 @@ RUNS = [
         asked={POLICY: {"p99": 0.20, "share": 0.45}}),
     Run("small-eager", "small-eager", ["alone", "time-slicing", POLICY],
         asked={POLICY: {"p99": 0.10, "share": 0.70}}),
-    Run("two-latency", "two-latency", ["alone", "time-slicing", POLICY], programs=3,
+    Run("two-latency", "two-latency", ["alone", "time-slicing", POLICY, "exclusive", "fair"], programs=3,
         asked={POLICY: {"p99": 0.15, "share": 0.0}}),
-    Run("small-process", "small", ["alone", POLICY], isolation="process",
-        asked={POLICY: {"p99": 0.10, "share": 0.65}}),
-    Run("7b-process", "7b", ["alone", POLICY], isolation="process",
-        asked={POLICY: {"p99": 0.10, "share": 0.40}}),
+    Run("small-process", "small", ["alone", "detshare-alone", POLICY], isolation="process",
+        asked={POLICY: {"p99": 0.10, "share": 0.65}, **ALONE}),
+    Run("7b-process", "7b", ["alone", "detshare-alone", POLICY], isolation="process",
+        asked={POLICY: {"p99": 0.10, "share": 0.40}, **ALONE}),
     Run("two-half", "two-half", ["alone", "time-slicing", POLICY], together={POLICY: ("time-slicing", 1.8)}),
     Run("two-full", "two-full", ["alone", "time-slicing", POLICY], together={POLICY: ("time-slicing", 0.97)}),
     Run("llm-train", "llm-train",
@@ -154,6 +154,7 @@ def parse_arguments():
     parser.add_argument("--out", type=Path, default="sharing-results", metavar="DIR")
     parser.add_argument("--only", default=",".join(names), metavar="NAME[,NAME]")
     parser.add_argument("--rounds", type=int, default=1, metavar="N")
+    parser.add_argument("--again", type=int, default=0, metavar="N", help="times, where the machine was not at rest")
     parser.add_argument("--seconds", type=int, default=8, metavar="N", help="that each arm is measured")
     parser.add_argument("--load", type=float, metavar="X", help="of LLM servers, in place of each run's own")
     parser.add_argument("--trace-folder", metavar="DIR", help="with the traces for LLM servers; otherwise made up")
@@ -183,7 +184,7 @@ def bench(run, options, folder, limit):
     command = [str(DETSHARE), "bench", run.scenario, "--workloads", str(ROOT / "workloads")]
     command += ["--arms", ",".join(run.arms), "--isolation", run.isolation, "--rounds", str(options.rounds)]
     command += ["--seconds", str(run.measured_seconds(options.seconds)), "--limit", f"{limit:.0f}s"]
-    command += ["--out", str(folder)]
+    command += ["--again", str(options.again), "--out", str(folder)]
     command += ["--aggressiveness", run.levels] if run.levels else []
     if run.llm_servers:
         command += ["--load", str(options.load or run.load)]

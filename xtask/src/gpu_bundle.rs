@@ -139,6 +139,7 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
         "tenants.py",
         "mps_restart.py",
         "daemon_under_test.py",
+        "records.py",
         "sharing.py",
         "samples.py",
         "conformance.py",

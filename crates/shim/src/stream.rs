@@ -257,7 +257,8 @@ impl Logical {
         begun.unwrap_or_else(|| self.begin_later(coroutine))
     }
 
-    /// The other side of the legacy stream's implicit order is being launched in parts: all of them come before this.
+    /// The other side of the legacy stream's implicit order is being launched in parts: all of them come before this. Looked at
+    /// now and then, so that whoever launches in parts, which is rare and takes long, need not wake anybody.
     #[cold]
     fn begin_later(&'static self, coroutine: &'static Coroutine) -> MutexGuard<'static, State> {
         const AGAIN: Duration = Duration::from_micros(50);

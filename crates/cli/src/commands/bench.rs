@@ -43,6 +43,7 @@ mod service_table;
 mod session;
 mod summary;
 mod timeline;
+mod unrest;
 mod words;
 mod workloads;
 

@@ -30,7 +30,7 @@ impl Window {
         })
     }
 
-    fn seconds(self) -> f64 {
+    pub(crate) fn seconds(self) -> f64 {
         self.to - self.from
     }
 }

@@ -51,6 +51,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=MOST_SECONDS))]
     seconds: Option<u32>,
 
+    /// Run an arm again, at most so often, if the machine itself was not at rest (threads were woken late); the calmest run counts
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = value_parser!(u32).range(0..=10))]
+    again: u32,
+
     /// Measure the first policy among the arms at each of these levels, from 0 to 1, separated by commas
     #[arg(long, value_name = "X,...", value_delimiter = ',', value_parser = level)]
     aggressiveness: Vec<f64>,
@@ -118,6 +122,7 @@ pub(crate) struct Settings {
     pub(crate) scenario: &'static Scenario,
     pub(crate) arms: Vec<Arm>,
     pub(crate) rounds: usize,
+    pub(crate) again: u32,
     pub(crate) seconds: u32,
     pub(crate) aggressiveness: Vec<f64>,
     isolation: Option<&'static str>,
@@ -137,6 +142,7 @@ impl TryFrom<Arguments> for Settings {
             scenario,
             arms,
             rounds,
+            again,
             seconds,
             aggressiveness,
             isolation,
@@ -155,6 +161,7 @@ impl TryFrom<Arguments> for Settings {
             arms: arm::choose(scenario, &arms)?,
             llm: LlmSettings::resolve(scenario, llm, !aggressiveness.is_empty())?,
             rounds: usize::try_from(rounds).unwrap_or(1),
+            again,
             seconds: seconds.unwrap_or(scenario.seconds),
             aggressiveness,
             isolation,
@@ -229,11 +236,12 @@ mod tests {
 
     #[test]
     fn with_all_flags() {
-        let line = "7b --arms fair,alone --rounds 3 --seconds 5 --isolation process --workloads w --out o --limit 90s \
+        let line = "7b --arms fair,alone --rounds 3 --again 2 --seconds 5 --isolation process --workloads w --out o --limit 90s \
                     --format csv";
         let settings = resolved(line).unwrap();
         assert_eq!(settings.arms.iter().map(|arm| arm.name).collect::<Vec<_>>(), ["alone", "fair"]);
-        assert_eq!((settings.rounds, settings.seconds, settings.limit), (3, 5, Duration::from_secs(90)));
+        assert_eq!((settings.rounds, settings.again, settings.seconds), (3, 2, 5));
+        assert_eq!(settings.limit, Duration::from_secs(90));
         assert_eq!((settings.isolation(), settings.format), ("process", Format::Csv));
         assert_eq!((settings.workloads, settings.out), (Some("w".into()), "o".into()));
     }

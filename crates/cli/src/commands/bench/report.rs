@@ -13,6 +13,7 @@ use super::scenario::{Device, Program, Scenario};
 use super::service_summary::ServiceSummary;
 use super::summary::{ArmSummary, ProgramSummary, Spread, summarise};
 use super::timeline::Timeline;
+use super::unrest::Unrest;
 use super::{json, page, service_table, words};
 use crate::exit;
 use crate::quantity;
@@ -202,6 +203,14 @@ impl Report {
                 }
             }
         }
+        let restless = self.arms.iter().filter_map(|arm| Some((arm, arm.unrest.filter(Unrest::is_great)?)));
+        notes.extend(restless.map(|(arm, unrest)| {
+            format!(
+                "{}: the machine itself was not at rest, so its tail is in part the machine's: {}",
+                arm.name,
+                unrest.in_words()
+            )
+        }));
         notes.extend(service_table::notes(&self.arms));
         notes
     }

@@ -12,6 +12,7 @@ use super::replay::Replay;
 use super::sampler::{self, Sample, TenantSeen};
 use super::scenario::{Device, Program};
 use super::session::{self, Done, Session, SessionError};
+use super::unrest::Unrest;
 use super::workloads;
 use crate::program::Signals;
 use crate::{part, shim};
@@ -37,8 +38,18 @@ pub(crate) struct ArmRun {
     pub(crate) failure: Option<String>,
     /// What was seen of its tenants, if they were any.
     pub(crate) tenants: Vec<TenantSeen>,
+    /// Of the runs in place of which this one counts, because the machine was less at rest then.
+    pub(crate) discarded: Vec<Unrest>,
     #[serde(skip)]
     pub(crate) samples: Vec<Sample>,
+}
+
+impl ArmRun {
+    /// The machine when it was least at rest, of all programs and stretches.
+    pub(crate) fn unrest(&self) -> Option<Unrest> {
+        let programs = self.stretches.iter().flat_map(|stretch| &stretch.programs);
+        Unrest::greatest(programs.filter_map(|program| program.unrest))
+    }
 }
 
 /// What the programs of an arm did in a stretch of time.
@@ -56,6 +67,8 @@ pub(crate) struct ProgramRun {
     pub(crate) figures: Option<Figures>,
     /// Whether it computed what it computes alone, over the whole run.
     pub(crate) bits: Identity,
+    /// The machine meanwhile.
+    pub(crate) unrest: Option<Unrest>,
 }
 
 /// What all arms have in common.
@@ -121,6 +134,7 @@ impl<'a> Runner<'a> {
             stretches,
             failure,
             tenants: sampler::seen(&samples),
+            discarded: Vec::new(),
             samples,
         })
     }
@@ -301,8 +315,15 @@ impl<'a> Runner<'a> {
                 let window = done.windows.get(number).and_then(|window| window.within(common));
                 let mut figures = window.and_then(|window| figures(&output, window));
                 self.hold_to_objectives(arm, load, program, &output, &mut figures);
+                let unrest = window.and_then(|window| done.seen.within(window));
                 let bits = bits.clone();
-                stretch.programs.push(ProgramRun { program: program.name, class: program.class, figures, bits });
+                stretch.programs.push(ProgramRun {
+                    program: program.name,
+                    class: program.class,
+                    figures,
+                    bits,
+                    unrest,
+                });
             }
         }
         Ok(())

@@ -11,6 +11,7 @@ use super::output::Output;
 use super::own_daemon::OwnDaemonError;
 use super::process::PAUSE;
 use super::scenario::WARM_UP_SECONDS;
+use super::unrest::{Seen, Watch};
 use crate::program::Signals;
 use crate::{part, shim};
 use detshare_api::Class;
@@ -79,6 +80,8 @@ pub(crate) struct Done {
     pub(crate) outputs: Vec<Output>,
     /// One for each stretch.
     pub(crate) windows: Vec<Window>,
+    /// Of the machine meanwhile.
+    pub(crate) seen: Seen,
 }
 
 impl Session<'_> {
@@ -92,12 +95,14 @@ impl Session<'_> {
     ) -> Result<Done, SessionError> {
         self.set_up(&mut programs)?;
         check(&programs)?;
+        let watch = Watch::start()?;
         programs.iter().try_for_each(Measured::begin)?;
         let windows = self.work(&mut programs, next)?;
+        let seen = watch.stop();
         programs.iter().try_for_each(Measured::stop)?;
         self.wait_for_the_end(&mut programs)?;
         let outputs = programs.iter_mut().map(Measured::output).collect::<Result<_, _>>()?;
-        Ok(Done { outputs, windows })
+        Ok(Done { outputs, windows, seen })
     }
 
     fn set_up(&self, programs: &mut [Measured]) -> Result<(), SessionError> {

@@ -5,6 +5,7 @@ use super::figures::{Figures, Latencies, quantiles};
 use super::identity::Identity;
 use super::runner::{ArmRun, ProgramRun, Stretch};
 use super::service_summary::ServiceSummary;
+use super::unrest::Unrest;
 use detshare_api::Class;
 use serde::Serialize;
 
@@ -48,6 +49,8 @@ pub(crate) struct ArmSummary {
     pub(crate) programs: Vec<ProgramSummary>,
     /// Why rounds of it have no figures, and what to do.
     pub(crate) failures: Vec<String>,
+    /// The machine in the round in which it was least at rest.
+    pub(crate) unrest: Option<Unrest>,
 }
 
 /// A program in an arm, over the rounds.
@@ -119,6 +122,10 @@ fn summaries_of(arm: &Arm, runs: &[&ArmRun]) -> Vec<ArmSummary> {
             levels.push(stretch.aggressiveness);
         }
     }
+    let unrest_at = |level: Option<f64>| {
+        let stretches = mine.iter().flat_map(|run| &run.stretches).filter(|one| one.aggressiveness == level);
+        Unrest::greatest(stretches.flat_map(|stretch| &stretch.programs).filter_map(|program| program.unrest))
+    };
     let summary = |level: Option<f64>, programs: Vec<ProgramSummary>| ArmSummary {
         name: level.map_or(arm.name.to_string(), |level| format!("{}@{level}", arm.name)),
         arm: arm.name,
@@ -128,6 +135,7 @@ fn summaries_of(arm: &Arm, runs: &[&ArmRun]) -> Vec<ArmSummary> {
         aggressiveness: level,
         programs,
         failures: failures.clone(),
+        unrest: unrest_at(level),
     };
     if levels.is_empty() {
         return vec![summary(None, Vec::new())];
@@ -244,14 +252,15 @@ pub(crate) mod tests {
             class,
             figures: Some(figures),
             bits: Identity::Identical { compared: 1 },
+            unrest: None,
         };
         let programs = vec![
             program("serve", Class::Latency, Figures::Requests(latencies)),
             program("train", Class::BestEffort, Figures::Steps(rate)),
         ];
         let stretches = vec![Stretch { aggressiveness: level, programs }];
-        let (tenants, samples) = (Vec::new(), Vec::new());
-        ArmRun { arm, round, load: None, seconds: 1.0, stretches, failure: None, tenants, samples }
+        let (tenants, discarded, samples) = (Vec::new(), Vec::new(), Vec::new());
+        ArmRun { arm, round, load: None, seconds: 1.0, stretches, failure: None, tenants, discarded, samples }
     }
 
     /// A run of an LLM server whose tokens come that long after each other, and its first ones ten times as long after their

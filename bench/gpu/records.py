@@ -1,0 +1,84 @@
+"""Record the programs of the benchmark's scenarios, each alone on the GPU, as traces for the simulator (`detshare sim`).
+
+Leaves one trace for each program in the folder, named as in the simulator's tests: `h200-SCENARIO-PROGRAM.json`. What does not fit
+into --limit is left out, and that is said.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+DETSHARE = ROOT / "bin" / "detshare"
+WORKLOADS = ROOT / "workloads"
+SECONDS = 5
+WARM_UP_SECONDS = 2
+# What a program takes beside that: a framework is loaded, and a model is made.
+SET_UP_SECONDS = 13
+
+
+def serve(shape, period_ms, arrivals="periodic", *more):
+    counts = {"--requests": SECONDS * 1000 // period_ms, "--warm-up": WARM_UP_SECONDS * 1000 // period_ms}
+    command = ["bench_serve.py", "--shape", shape, "--arrivals", arrivals, "--seed", "1", "--period-ms", str(period_ms)]
+    return "latency", command + [word for name, count in counts.items() for word in (name, str(count))] + list(more)
+
+
+def train(model, seed=1):
+    return "best-effort", ["bench_train.py", "--model", model, "--seed", str(seed), "--seconds", str(SECONDS)]
+
+
+# As in the scenarios of `detshare bench`. The training is the same in all but two of them.
+PROGRAMS = {
+    "small-serve": serve("small", 6),
+    "small-train": train("transformer"),
+    "7b-serve": serve("7b", 10),
+    "small-poisson-serve": serve("small", 6, "poisson"),
+    "7b-poisson-serve": serve("7b", 10, "poisson"),
+    "small-eager-serve": serve("small", 30, "periodic", "--eager"),
+    "two-latency-7b": serve("7b", 20),
+    "two-half-train": train("narrow"),
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--only", default=",".join(PROGRAMS), metavar="NAME[,NAME]")
+    parser.add_argument("--limit", type=float, default=600, metavar="SECONDS", help="for all of it")
+    options = parser.parse_args()
+    unknown = [name for name in options.only.split(",") if name not in PROGRAMS]
+    if unknown:
+        parser.error(f"no program {', '.join(unknown)}; there are {', '.join(PROGRAMS)}")
+    options.out.mkdir(parents=True, exist_ok=True)
+    deadline, failed = time.monotonic() + options.limit, []
+    with tempfile.TemporaryDirectory(prefix="detshare-records-") as scratch:
+        environment = os.environ | {"DETSHARE_DIR": f"{scratch}/run", "XDG_STATE_HOME": f"{scratch}/state"}
+        for name in options.only.split(","):
+            left = deadline - time.monotonic()
+            if left < SECONDS + WARM_UP_SECONDS + SET_UP_SECONDS:
+                print(f"{name}: left out, {left:.0f} s are left", flush=True)
+                failed.append(name)
+            elif not record(name, options.out / f"h200-{name}.json", scratch, environment, left):
+                failed.append(name)
+        subprocess.run([str(DETSHARE), "down"], env=environment, check=False, timeout=60)
+    return 1 if failed else 0
+
+
+def record(name, file, scratch, environment, limit):
+    kind, (script, *arguments) = PROGRAMS[name]
+    program = [sys.executable, str(WORKLOADS / script), *arguments, "--out", f"{scratch}/{name}"]
+    command = [str(DETSHARE), "record", "--out", str(file), "--class", kind, "--name", name.rpartition("-")[2], "--", *program]
+    try:
+        ran = subprocess.run(command, env=environment, check=False, timeout=limit)
+    except subprocess.TimeoutExpired:
+        print(f"{name}: not over within {limit:.0f} s", flush=True)
+        return False
+    return ran.returncode == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
