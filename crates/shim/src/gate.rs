@@ -514,7 +514,8 @@ impl Said {
         }
     }
 
-    /// What the policy says of a launch, with the members as they were looked at.
+    /// What the policy says of a launch, with the members as they were looked at. There once: all policies are in it.
+    #[inline(never)]
     fn verdict(&self, membership: &Membership, launch: &Launch, in_flight_ns: u64, now_ns: u64) -> Verdict {
         let own = membership.page.outlook(now_ns);
         let view = View {

@@ -194,17 +194,22 @@ impl Membership {
         self.others.get(slot).filter(|_| self.has_page(slot, generation))?.step_page().ok()
     }
 
-    /// The latency tenants on this process's GPU: slot and owner of each.
-    pub(crate) fn latency_tenants(&self) -> impl Iterator<Item = (usize, u32)> {
-        let slots = (0..SLOTS).filter(|slot| self.is_connected() && Some(*slot) != self.slot());
-        slots.filter_map(|slot| match self.daemon.slot(slot) {
-            SlotState::Taken(occupant) if occupant.entry.class == Class::Latency => {
-                let generation = occupant.generation.number();
-                let is_here = self.has_page(slot, generation) && self.others[slot].gpu() == self.gpu;
-                is_here.then_some((slot, generation))
+    /// The latency tenants on this process's GPU: for each slot its owner, or 0.
+    pub(crate) fn latency_tenants(&self) -> [u32; SLOTS] {
+        let own = self.slot();
+        let mut tenants = [0; SLOTS];
+        for (slot, tenant) in tenants.iter_mut().enumerate() {
+            if let SlotState::Taken(occupant) = self.daemon.slot(slot)
+                && occupant.entry.class == Class::Latency
+                && Some(slot) != own
+                && self.is_connected()
+                && self.has_page(slot, occupant.generation.number())
+                && self.others[slot].gpu() == self.gpu
+            {
+                *tenant = occupant.generation.number();
             }
-            SlotState::Taken(_) | SlotState::Free | SlotState::Torn => None,
-        })
+        }
+        tenants
     }
 
     fn wait_for_the_answer(&self) {

@@ -4,7 +4,7 @@
 //! The words lie in a page of our own that the driver is told of, and that stays when the context goes: whoever still writes
 //! to it then does no harm.
 
-use super::sight::Sight;
+use super::sight::{Owner, Sight};
 use crate::call::is_ok;
 use crate::tenant::Membership;
 use core::ffi::{c_uint, c_void};
@@ -126,7 +126,7 @@ impl Controls {
     }
 
     /// Looks who else is there. For our thread; the context is current, and `is_idle` says whether nothing of it runs.
-    pub(super) fn look(&self, membership: &Membership, is_idle: impl Fn() -> bool) {
+    pub(super) fn look(&self, membership: &Membership, is_idle: &dyn Fn() -> bool) {
         self.sight.look(membership);
         self.sight.let_go_of_those_who_left(|| {
             self.wake_rested();
@@ -180,8 +180,8 @@ impl Control {
     }
 
     /// Where the GPU finds the step word of that owner of a slot, if it can see it.
-    pub(super) fn step_of(&self, slot: usize, generation: u32) -> Option<u64> {
-        self.controls.sight.find((slot, generation))
+    pub(super) fn step_of(&self, owner: Owner) -> Option<u64> {
+        self.controls.sight.find(owner)
     }
 
     pub(super) fn stop(&self, stop: bool) {

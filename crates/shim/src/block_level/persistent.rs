@@ -10,6 +10,7 @@ use super::loaded::Launchable;
 use super::packed::Packed;
 use super::parts::{BY_OTHERS, Job, LET_GO, PREEMPTIBLE, Request, STOPPED, note};
 use super::report;
+use super::sight::Owner;
 use super::waiting::{Relaxed, Waited, elapsed, nanoseconds};
 use crate::call::is_ok;
 use crate::gate::{self, Part};
@@ -145,14 +146,14 @@ impl Job<'_> {
         let Some(membership) = tenant::membership() else { return Others::default() };
         let part = Part { lasts_ns: conduct.part_ns, is_alone: true, has_all: lane == FULL };
         let slots = gate::gives_way_to(coroutine, logical, profile, part);
-        let found = (0..SLOTS).filter(|slot| slots >> slot & 1 != 0).filter_map(|slot| {
-            let word = control.step_of(slot, membership.page_of(slot))?;
-            Some((slot, word))
-        });
-        let mut others = Others::default();
-        for ((slot, word), place) in found.zip(&mut others.words) {
-            *place = word;
-            others.slots |= 1 << slot;
+        let (mut others, mut count) = (Others::default(), 0);
+        for slot in (0..SLOTS).filter(|slot| slots >> slot & 1 != 0) {
+            let word = control.step_of(Owner { slot, generation: membership.page_of(slot) });
+            if let (Some(word), Some(place)) = (word, others.words.get_mut(count)) {
+                *place = word;
+                others.slots |= 1 << slot;
+                count += 1;
+            }
         }
         others
     }

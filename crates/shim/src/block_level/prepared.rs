@@ -175,7 +175,7 @@ fn work() {
         });
         let next = next.map(|(handle, record)| (*handle, record.coroutine));
         if let Some((handle, coroutine)) = next {
-            held = work_for(held, coroutine, || prepare(handle));
+            held = work_for(held, coroutine, &|| prepare(handle));
         } else {
             drop(look_around(held));
             if is_pending() {
@@ -192,7 +192,7 @@ fn work() {
 fn work_for(
     mut held: MutexGuard<'static, Modules>,
     coroutine: Option<&'static Coroutine>,
-    body: impl FnOnce(),
+    body: &dyn Fn(),
 ) -> MutexGuard<'static, Modules> {
     held.working_for = coroutine;
     drop(held);
@@ -209,7 +209,7 @@ fn look_around(mut held: MutexGuard<'static, Modules>) -> MutexGuard<'static, Mo
     for coroutine in coroutine::all() {
         if let Some(controls) = coroutine.controls().filter(|_| !coroutine.is_ending()) {
             let is_idle = || !bind::capturing() && !steps::is_busy(membership) && coroutine.is_idle();
-            held = work_for(held, Some(coroutine), || in_context(coroutine, || controls.look(membership, is_idle)));
+            held = work_for(held, Some(coroutine), &|| in_context(coroutine, || controls.look(membership, &is_idle)));
         }
     }
     held

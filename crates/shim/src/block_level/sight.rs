@@ -38,9 +38,23 @@ struct Place {
     page: Mutex<Option<StepPage>>,
 }
 
-/// One owner of a slot; never 0.
-fn owner((slot, generation): (usize, u32)) -> u64 {
-    (slot as u64 + 1) << 32 | u64::from(generation)
+/// One owner of a slot.
+#[derive(Clone, Copy)]
+pub(super) struct Owner {
+    pub(super) slot: usize,
+    /// Never 0.
+    pub(super) generation: u32,
+}
+
+impl Owner {
+    fn bits(self) -> u64 {
+        (self.slot as u64) << 32 | u64::from(self.generation)
+    }
+
+    fn from_bits(bits: u64) -> Self {
+        let generation = u32::try_from(bits & u64::from(u32::MAX)).unwrap_or(0);
+        Self { slot: usize::try_from(bits >> 32).unwrap_or(usize::MAX), generation }
+    }
 }
 
 impl Place {
@@ -60,35 +74,35 @@ impl Place {
 
 impl Sight {
     /// Where the GPU finds the step word of that owner of a slot. For as long as the caller has a control.
-    pub(super) fn find(&self, of: (usize, u32)) -> Option<u64> {
+    pub(super) fn find(&self, of: Owner) -> Option<u64> {
         // Sequentially consistent, as is what took the control: see `let_go_of_those_who_left`.
-        let is_it = |place: &&Place| place.owner.load(Ordering::SeqCst) == owner(of);
+        let is_it = |place: &&Place| place.owner.load(Ordering::SeqCst) == of.bits();
         self.places.iter().find(is_it).map(|place| place.word.load(Ordering::Relaxed))
     }
 
     /// Looks who is there. For our thread, with the context current.
     pub(super) fn look(&self, membership: &Membership) {
-        let there: Vec<(usize, u32)> = membership.latency_tenants().collect();
+        let there = membership.latency_tenants();
         for place in &self.places {
-            let its = place.owner.load(Ordering::Relaxed);
-            if its != 0 && there.iter().all(|tenant| owner(*tenant) != its) {
+            let Owner { slot, generation } = Owner::from_bits(place.owner.load(Ordering::Relaxed));
+            if there.get(slot).is_none_or(|tenant| *tenant != generation) {
                 place.owner.store(0, Ordering::SeqCst);
             }
         }
-        for tenant in there {
-            if self.find(tenant).is_none() && !self.refused.load(Ordering::Relaxed) {
-                self.add(membership, tenant);
+        for (slot, generation) in there.into_iter().enumerate().filter(|(_, tenant)| *tenant != 0) {
+            if self.find(Owner { slot, generation }).is_none() && !self.refused.load(Ordering::Relaxed) {
+                self.add(membership, Owner { slot, generation });
             }
         }
     }
 
-    fn add(&self, membership: &Membership, tenant: (usize, u32)) {
+    fn add(&self, membership: &Membership, tenant: Owner) {
         let Some((place, mut free)) =
             self.places.iter().map(|place| (place, place.page())).find(|(_, it)| it.is_none())
         else {
             return;
         };
-        let Some(page) = membership.step_page(tenant.0, tenant.1) else { return };
+        let Some(page) = membership.step_page(tenant.slot, tenant.generation) else { return };
         let start: *mut c_void = page.start();
         let mut code = cu!(cuMemHostRegister_v2(start, StepPage::BYTES, PORTABLE_MAPPED_AND_READ_ONLY));
         if is_ok(code) {
@@ -98,7 +112,7 @@ impl Sight {
             if is_ok(code) {
                 place.word.store(mapped.0 + StepPage::WORD as u64, Ordering::Relaxed);
                 // Release, for the word: pairs with the load in `find`.
-                place.owner.store(owner(tenant), Ordering::SeqCst);
+                place.owner.store(tenant.bits(), Ordering::SeqCst);
                 return;
             }
         }
