@@ -79,10 +79,10 @@ fn what_takes_too_long_is_let_go_and_computes_the_same() {
         // However fast the machine is.
         let let_go = (12..30).step_by(2).any(|rounds| {
             let rounds = (1 << rounds).to_string();
-            let arguments = ["--blocks", "300", "--launches", "2", "--wait", "--rounds", &rounds];
+            let arguments = ["--blocks", "300", "--launches", "3", "--wait", "--rounds", &rounds];
             let (in_parts, stats) = run(&arguments, &[("DETSHARE_BLOCK_LEVEL", forced)]);
             assert_eq!(run(&arguments, &[]).0, in_parts, "{forced}");
-            assert_eq!(count(&stats, what) + count(&stats, "let_go"), 2, "{forced} {stats}");
+            assert!(count(&stats, what) > 0 && count(&stats, "let_go") <= 1, "{forced} {stats}");
             count(&stats, "let_go") == 1
         });
         assert!(let_go, "{forced}");
