@@ -79,11 +79,12 @@ fn what_takes_too_long_is_let_go_and_computes_the_same() {
         // However fast the machine is.
         let let_go = (12..30).step_by(2).any(|rounds| {
             let rounds = (1 << rounds).to_string();
-            let arguments = ["--blocks", "300", "--launches", "3", "--wait", "--rounds", &rounds];
+            let arguments = ["--blocks", "300", "--launches", "2", "--wait", "--rounds", &rounds];
             let (in_parts, stats) = run(&arguments, &[("DETSHARE_BLOCK_LEVEL", forced)]);
-            assert_eq!(run(&arguments, &[]).0, in_parts, "{forced}");
             assert!(count(&stats, what) > 0 && count(&stats, "let_go") <= 1, "{forced} {stats}");
-            count(&stats, "let_go") == 1
+            let is_let_go = count(&stats, "let_go") == 1;
+            assert!(!is_let_go || run(&arguments, &[]).0 == in_parts, "{forced}");
+            is_let_go
         });
         assert!(let_go, "{forced}");
     }
