@@ -41,9 +41,11 @@ STRETCHES = {
     "cos": [-4, -1, 0, 1, 2],
     "tanh": list(range(-13, 4)),
 }
-# Zeros, subnormal numbers, the ends of all ranges, infinities and NaNs, of both signs.
+# Zeros, subnormal numbers, the ends of all ranges, infinities and NaNs, of both signs; of the last three angles a
+# sine or cosine is a zero, and a distance does not tell its sign.
 SPECIAL = [0x0, 0x1, 0x7FFFFF, 0x800000, 0xC00000, 0xFFFFFF, 0x1000000, 0x3F800000, 0x3F7FFFFF, 0x3F800001, 0x42FC0000, 0x42FDFFFF,
-           0x43000000, 0x43160000, 0x7E7FFFFF, 0x7E800000, 0x7E800001, 0x7F000000, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000]
+           0x43000000, 0x43160000, 0x7E7FFFFF, 0x7E800000, 0x7E800001, 0x7F000000, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000,
+           0x3FC90FDC, 0x40490FDC, 0x40FB53D2]
 # Results of 16 bits: all inputs there are.
 HALF = ["ex2.approx.f16", "tanh.approx.f16", "ex2.approx.ftz.bf16", "tanh.approx.bf16"]
 # Of these only the upper half of the input counts, and only the upper half of the result is there.

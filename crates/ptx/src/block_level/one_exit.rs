@@ -6,15 +6,28 @@
 //! Where some threads may come there while others still have barriers before them (`parks` in the
 //! [`Plan`](super::checks::barriers::Plan)), those at the end must not be missing there, and must not be taken for
 //! ones that came to the barrier of the end. In the original they would have left, and a barrier goes on without
-//! threads that have left. Here every barrier, the one at the end too, is a reduction that tells whether any thread
-//! came to it from the middle of the block: such threads say *yes*, threads at the end say *no* and come again until
-//! nobody said yes. So each barrier of the block ends exactly when all threads are at it or at the end, as in the
-//! original, and the end is over exactly when all threads are there. A reduction orders memory as the plain barrier
-//! does. It is the form that threads of one warp may reach at different instructions.
+//! threads that have left. Here all threads take part in every barrier, and a thread that comes to one from the middle of the
+//! block leaves a *sign* in shared memory before it; threads at the end look for a sign behind the barrier and come again until
+//! there is none. So each barrier of the block ends exactly when all threads are at it or at the end, as in the
+//! original, and the end is over exactly when all threads are there.
+//!
+//! Every thread counts the barriers, because all threads take part in all of them. The sign of barrier n is its number, and two
+//! words take turns. Threads at the end look at a word behind barrier n and come to barrier n + 1 afterwards; the next number is
+//! put there behind that one. So what they see is the number n, or one that was left long before.
+//!
+//! A reduction (`barrier.red`) would tell as much without shared memory. But a thread gets no result of one that other threads of
+//! its warp reach at another instruction: on an H200, where this was tried, such kernels never ended. Plain barriers (`barrier.sync`, without
+//! `.aligned`) may be reached at different instructions.
 
 use super::checks::barriers::{Meeting, Plan, meeting};
 use super::position::{label, line};
+use super::preemptible::SHARED_SIZE;
 use crate::ast::{Instruction, Operand, Statement};
+
+/// How far behind the answers the signs lie, and the bytes of one of the two.
+const SIGNS: u32 = 16;
+const WORD: u32 = 4;
+const _: () = assert!(SIGNS + 2 * WORD <= SHARED_SIZE && SIGNS.is_multiple_of(2 * WORD));
 
 /// The names of the common end.
 pub(super) struct CommonEnd<'p> {
@@ -28,13 +41,17 @@ impl CommonEnd<'_> {
         format!("{}_next", self.prefix)
     }
 
-    /// The registers that barriers need, for the beginning of the kernel.
+    /// What barriers need, for the beginning of the kernel.
     pub(super) fn declare(&self, code: &mut Vec<Statement>) {
         if self.plan.parks {
             let prefix = self.prefix;
-            code.push(line(format!(".reg .pred {prefix}_yes, {prefix}_no, {prefix}_any;")));
-            code.push(line(format!("setp.eq.u32 {prefix}_yes, 0, 0;")));
-            code.push(line(format!("setp.ne.u32 {prefix}_no, 0, 0;")));
+            code.push(line(format!(".reg .b32 {prefix}_sign, {prefix}_turn, {prefix}_said;")));
+            code.push(line(format!(".reg .pred {prefix}_any;")));
+            code.push(line(format!("mov.u32 {prefix}_turn, 1;")));
+            code.push(line(format!("add.u32 {prefix}_sign, {prefix}_place, {SIGNS};")));
+            // No sign; all threads do so before their first barrier.
+            code.push(line(format!("st.volatile.shared.u32 [{prefix}_sign], 0;")));
+            code.push(line(format!("st.volatile.shared.u32 [{prefix}_sign+{WORD}], 0;")));
         }
     }
 
@@ -46,15 +63,26 @@ impl CommonEnd<'_> {
             replaced.operands = vec![Operand::Name(self.label())];
         } else if self.plan.parks && matches!(meeting(instruction), Some(Meeting::Block { .. })) {
             let prefix = self.prefix;
-            let name = |name: &str| Operand::Name(format!("{prefix}_{name}"));
-            replaced.opcode = "barrier".to_string();
-            replaced.modifiers = ["red", "or", "pred"].map(str::to_string).to_vec();
-            replaced.operands = vec![name("any"), Operand::Integer(self.plan.barrier.into()), name("yes")];
+            let guard = instruction
+                .predicate
+                .as_ref()
+                .map_or(String::new(), |guard| format!("@{}{} ", if guard.negated { "!" } else { "" }, guard.register));
+            code.push(line(format!("{guard}st.volatile.shared.u32 [{prefix}_sign], {prefix}_turn;")));
+            code.push(line(format!("{guard}barrier.sync {};", self.plan.barrier)));
+            self.go_on(&guard, code);
+            return true;
         } else {
             return false;
         }
         code.push(Statement::Instruction(replaced));
         true
+    }
+
+    /// Behind a barrier: the next one's number, and where its sign is.
+    fn go_on(&self, guard: &str, code: &mut Vec<Statement>) {
+        let prefix = self.prefix;
+        code.push(line(format!("{guard}add.u32 {prefix}_turn, {prefix}_turn, 1;")));
+        code.push(line(format!("{guard}xor.b32 {prefix}_sign, {prefix}_sign, {WORD};")));
     }
 
     /// What a thread does at the end until all are there. `independent`: whether threads of a warp can wait at
@@ -63,7 +91,10 @@ impl CommonEnd<'_> {
         let (prefix, barrier) = (self.prefix, self.plan.barrier);
         if self.plan.parks {
             code.push(label(format!("{prefix}_parked")));
-            code.push(line(format!("barrier.red.or.pred {prefix}_any, {barrier}, {prefix}_no;")));
+            code.push(line(format!("barrier.sync {barrier};")));
+            code.push(line(format!("ld.volatile.shared.u32 {prefix}_said, [{prefix}_sign];")));
+            code.push(line(format!("setp.eq.u32 {prefix}_any, {prefix}_said, {prefix}_turn;")));
+            self.go_on("", code);
             code.push(line(format!("@{prefix}_any bra {prefix}_parked;")));
         } else if independent {
             code.push(line(format!("barrier.sync {barrier};")));

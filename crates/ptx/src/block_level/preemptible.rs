@@ -35,7 +35,7 @@ const NEXT: u32 = 16;
 const FLAGS: [u32; 4] = [24, 32, 40, 48];
 const MASK: u32 = 56;
 
-/// Bytes of shared memory for the answers. Two words would do; a multiple of what any access that is left needs to be
+/// Bytes of shared memory for the answers and what [`one_exit`](super::one_exit) keeps behind them. Six words would do; a multiple of what any access that is left needs to be
 /// aligned to keeps everything else as well aligned as it was, whether it declared that or not.
 pub(super) const SHARED_SIZE: u32 = 128;
 

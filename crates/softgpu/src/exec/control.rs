@@ -307,13 +307,23 @@ impl Warp {
     }
 
     /// Lets lanes go that waited at a barrier of the block. `held` of `asked` threads had a true predicate.
+    ///
+    /// Where lanes of a warp came to it at different instructions, nobody gets to know that; a predicate is then what the lane itself
+    /// had said. Hardware tells some of them, but not all: on an H200, kernels that relied on it never ended.
     pub(super) fn release(&mut self, program: &Program, number: usize, held: u32, asked: u32) {
         let lanes = core::mem::take(&mut self.at_barrier[number]);
+        let place = |lane: usize| (self.frame[lane], self.pc[lane]);
+        let are_apart = lanes_of(lanes).any(|lane| place(lane) != place(lanes.trailing_zeros() as usize));
         for lane in lanes_of(lanes) {
             let frame = &mut self.frames[self.frame[lane] as usize];
             let code = &program.functions[frame.function as usize].code;
             if let Some(Op::Barrier(barrier)) = code.get(self.pc[lane] as usize).map(|instruction| &instruction.op) {
                 match barrier.kind {
+                    BarrierKind::Count(_) if are_apart => {}
+                    BarrierKind::Reduce(_, to) if are_apart => {
+                        let said = frame.registers.condition(barrier.input);
+                        frame.registers.write_predicate(to, 1 << lane, said);
+                    }
                     BarrierKind::Count(to) => frame.registers.narrow[to as usize][lane] = held,
                     BarrierKind::Reduce(logic, to) => {
                         let all = matches!(logic, super::op::Logic::And) && held == asked;

@@ -14,14 +14,22 @@ use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 
 /// Parts of a mutant's text, and why it computes the same.
-const SAME: [(&str, &str); 7] = [
+const SAME: [(&str, &str); 12] = [
     ("detshare_flat", "a shortcut past the division, which gives the same"),
     ("Drop mov.u32 detshare_bits, 0;", "it is 0 there: the thread is the first, or has found no flag"),
     ("Drop mov.u32 detshare_word, 0;", "a flag that is not there counts as the one before it, which counts already"),
     ("bar.warp.sync", "lets a warp run together again, for speed"),
     ("Drop bra detshare_next;", "another one follows"),
     ("Increment barrier.sync 0;", "another barrier does as well where the kernel does not use it"),
-    ("Increment barrier.red.or.pred detshare_any, 0,", "another barrier does as well as long as nobody has left"),
+    ("mov.u32 detshare_turn, 1;", "barriers may be counted from any number"),
+    (
+        "[detshare_sign], detshare_turn; number 1 in",
+        "nobody looks for a sign at the first barrier, where all still are",
+    ),
+    ("detshare_turn, detshare_turn, 1; number 2 in", "at the first barrier all still are, and all count alike"),
+    ("detshare_sign, detshare_sign, 4; number 2 in", "at the first barrier all still are, and all count alike"),
+    ("st.volatile.shared.u32 [detshare_sign], 0;", "whatever is there is hardly ever the next number"),
+    ("st.volatile.shared.u32 [detshare_sign+4], 0;", "as the other one"),
 ];
 
 /// Judges the mutants of all files; whether each was noticed.

@@ -118,6 +118,22 @@ fn barriers_reduce() {
     assert_eq!(threads(&body, 64, &[]), [1040; 64]);
 }
 
+/// Whole warps may come to it anywhere; of one warp, all have to be at the same instruction.
+#[test]
+fn a_reduction_tells_nothing_to_a_warp_at_several_instructions() {
+    let body = |apart: &str| {
+        format!(
+            "mov.u32 %r0, 7; setp.eq.u32 %p1, %t, %t; {apart} @%p2 bra ELSEWHERE;
+             barrier.red.popc.u32 %r0, 0, %p1; bra DONE;
+             ELSEWHERE: barrier.red.popc.u32 %r0, 0, %p1; DONE: {STORE}"
+        )
+    };
+    assert_eq!(threads(&body("setp.lt.u32 %p2, %t, 32;"), 64, &[]), [64; 64]);
+    let mut expected = [64; 64];
+    expected[..32].fill(7);
+    assert_eq!(threads(&body("setp.lt.u32 %p2, %t, 20;"), 64, &[]), expected);
+}
+
 #[test]
 fn sleeping_lets_others_run() {
     let image = image(&module("nanosleep.u32 200000; st.global.u32 [%out], 1;"));

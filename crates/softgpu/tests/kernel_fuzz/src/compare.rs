@@ -5,24 +5,6 @@ use crate::generate;
 use anyhow::{Result, ensure};
 use std::collections::BTreeMap;
 
-/// Classes in which a difference has a reason, and the reason. They are counted apart, never as equal.
-const EXPLAINED: [(&str, &str); 1] = [(
-    "approx_",
-    "an approximation's last bits are the hardware's own; the software GPU promises the documented bounds, which \
-     the instruction files check",
-)];
-
-/// Approximations whose bits are known.
-const LEARNED: [&str; 1] = ["approx_ex2_half"];
-
-/// Why kernels of that class may differ.
-pub(crate) fn explanation(class: &str) -> Option<&'static str> {
-    if LEARNED.contains(&class) {
-        return None;
-    }
-    EXPLAINED.iter().find(|(prefix, _)| class.starts_with(prefix)).map(|(_, reason)| *reason)
-}
-
 /// What became of the kernels of a class.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Counts {
@@ -34,23 +16,39 @@ pub(crate) struct Counts {
     pub(crate) stale: usize,
 }
 
-/// What became of all kernels.
-#[derive(Default)]
+/// What became of all kernels of a seed.
 pub(crate) struct Comparison {
+    seed: u64,
+    /// Whether what is right was compiled by NVIDIA's compiler, with its faults.
+    compiled: bool,
     pub(crate) classes: BTreeMap<&'static str, Counts>,
     /// Kernels that differ, and those that failed, with both answers.
     pub(crate) wrong: Vec<(u64, String)>,
-    /// Those among them, and the explained ones, on which both gave an output.
+    /// Those among them on which both gave an output.
     pub(crate) different: Vec<u64>,
+    /// Kernels that differ for a reason, by the reason. They are counted apart, never as equal.
+    pub(crate) explained: BTreeMap<&'static str, Vec<u64>>,
     /// Instructions that are lacking, with the kernels that have them.
     pub(crate) lacking: BTreeMap<String, usize>,
 }
 
 impl Comparison {
+    pub(crate) fn with(right: &Answers) -> Self {
+        Self {
+            seed: right.seed,
+            compiled: right.device.starts_with("NVIDIA"),
+            classes: BTreeMap::new(),
+            wrong: Vec::new(),
+            different: Vec::new(),
+            explained: BTreeMap::new(),
+            lacking: BTreeMap::new(),
+        }
+    }
+
     /// Takes in what two drivers answer to a kernel, the first of them the one that is right.
     pub(crate) fn add(&mut self, number: u64, right: &(u32, Answer), other: &(u32, Answer)) {
-        let class = generate::class(number);
-        let counts = self.classes.entry(class).or_default();
+        let (seed, compiled) = (self.seed, self.compiled);
+        let counts = self.classes.entry(generate::class(number)).or_default();
         if right.0 != other.0 {
             counts.stale += 1;
             self.wrong.push((number, "another kernel than the one that was answered".into()));
@@ -58,15 +56,17 @@ impl Comparison {
         }
         match (&right.1, &other.1) {
             (Answer::Hash(one), Answer::Hash(two)) if one == two => counts.equal += 1,
-            (Answer::Hash(_), Answer::Hash(_)) if explanation(class).is_some() => {
-                counts.explained += 1;
-                self.different.push(number);
-            }
-            (Answer::Hash(_), Answer::Hash(_)) => {
-                counts.different += 1;
-                self.different.push(number);
-                self.wrong.push((number, "different".into()));
-            }
+            (Answer::Hash(_), Answer::Hash(_)) => match generate::known_fault(seed, number).filter(|_| compiled) {
+                Some(reason) => {
+                    counts.explained += 1;
+                    self.explained.entry(reason).or_default().push(number);
+                }
+                None => {
+                    counts.different += 1;
+                    self.different.push(number);
+                    self.wrong.push((number, "different".into()));
+                }
+            },
             (Answer::NotSupported(instruction), _) | (_, Answer::NotSupported(instruction)) => {
                 counts.not_supported += 1;
                 *self.lacking.entry(instruction.clone()).or_default() += 1;
@@ -101,10 +101,9 @@ impl Comparison {
             print_line(class, counts);
         }
         print_line("all", &self.total());
-        for (prefix, reason) in EXPLAINED {
-            if self.classes.iter().any(|(class, counts)| class.starts_with(prefix) && counts.explained > 0) {
-                println!("explained, {prefix}…: {reason}");
-            }
+        for (reason, numbers) in &self.explained {
+            let numbers: Vec<_> = numbers.iter().map(ToString::to_string).collect();
+            println!("explained, {}: {reason}", numbers.join(" "));
         }
         let mut lacking: Vec<_> = self.lacking.iter().collect();
         lacking.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -131,7 +130,7 @@ fn print_line(name: &str, counts: &Counts) {
 /// Compares two files of answers.
 pub(crate) fn compare(right: &Answers, other: &Answers) -> Result<Comparison> {
     ensure!(right.seed == other.seed, "the answers are to kernels of seeds {} and {}", right.seed, other.seed);
-    let mut comparison = Comparison::default();
+    let mut comparison = Comparison::with(right);
     for (number, (one, two)) in (0..).zip(right.answers.iter().zip(&other.answers)) {
         comparison.add(number, one, two);
     }

@@ -1,6 +1,6 @@
 //! Two drivers on the same kernels, and what is behind each difference.
 
-use crate::compare::{Comparison, compare, explanation};
+use crate::compare::{Comparison, compare};
 use crate::difference::describe;
 use crate::generate;
 use crate::kernel::MODULE_HEADER;
@@ -38,17 +38,18 @@ pub(crate) fn duel(two: &Two, kernels: Kernels, out: &Path, shrink_s: u64) -> Re
     Ok(comparison.wrong.is_empty())
 }
 
-/// Some kernels of each class that differ; those that nothing explains come first.
+/// Some kernels of each class that differ, then those that differ for a reason.
 fn chosen(comparison: &Comparison) -> Vec<u64> {
-    let mut of_class: BTreeMap<(bool, &str), Vec<u64>> = BTreeMap::new();
+    let mut of_class: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for number in &comparison.different {
-        let class = generate::class(*number);
-        of_class.entry((explanation(class).is_some(), class)).or_default().push(*number);
+        of_class.entry(generate::class(*number)).or_default().push(*number);
     }
-    // One of each class before the second of any.
+    // One of each class, and of each reason, before the second of any.
     let mut chosen = Vec::new();
-    for turn in 0..SHRUNK_OF_A_CLASS {
-        chosen.extend(of_class.values().filter_map(|numbers| numbers.get(turn)));
+    for groups in [of_class.values().collect::<Vec<_>>(), comparison.explained.values().collect()] {
+        for turn in 0..SHRUNK_OF_A_CLASS {
+            chosen.extend(groups.iter().filter_map(|numbers| numbers.get(turn)));
+        }
     }
     chosen
 }

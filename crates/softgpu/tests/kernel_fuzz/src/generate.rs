@@ -164,6 +164,11 @@ pub(crate) fn kernel(seed: u64, number: u64) -> Kernel {
     make(seed, number, (class(number), &CLASSES[place(number)].1), number / ROUND, false)
 }
 
+/// Why a GPU's answer to the kernel with that number may be another than the PTX ISA's.
+pub(crate) fn known_fault(seed: u64, number: u64) -> Option<&'static str> {
+    faults::left_in(&kernel(seed, number))
+}
+
 /// The kernel with that number among those that have several blocks.
 pub(crate) fn many_blocks(seed: u64, number: u64) -> Kernel {
     let round = MANY_BLOCKS.len() as u64;

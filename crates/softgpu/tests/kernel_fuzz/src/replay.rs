@@ -23,6 +23,9 @@ pub(crate) struct Arguments {
     /// Fail where more kernels than that have an instruction that the driver lacks
     #[arg(long, default_value_t = usize::MAX)]
     not_supported_at_most: usize,
+    /// Fail where more kernels than that differ for a reason that is known
+    #[arg(long, default_value_t = usize::MAX)]
+    explained_at_most: usize,
     /// The corpus
     corpus: PathBuf,
 }
@@ -39,7 +42,7 @@ pub(crate) fn replay(arguments: &Arguments) -> Result<bool> {
     let rounds = (0..count.div_ceil(ROUND)).filter(|round| round % step == 0);
     let batches = rounds.map(|round| (round * ROUND, ROUND.min(count - round * ROUND))).collect();
     let answered = run_batches(&arguments.driver, corpus.seed, batches, arguments.jobs)?;
-    let mut comparison = Comparison::default();
+    let mut comparison = Comparison::with(&corpus);
     for (number, answered) in &answered {
         let right = &corpus.answers[usize::try_from(*number)?];
         if !is_answered(right) {
@@ -66,6 +69,12 @@ pub(crate) fn replay(arguments: &Arguments) -> Result<bool> {
         "{} kernels are not supported, at most {} may be",
         total.not_supported,
         arguments.not_supported_at_most
+    );
+    ensure!(
+        total.explained <= arguments.explained_at_most,
+        "{} kernels differ for a reason, at most {} may",
+        total.explained,
+        arguments.explained_at_most
     );
     Ok(comparison.wrong.is_empty())
 }
