@@ -5,7 +5,7 @@ use crate::{block_level, build, samples};
 use anyhow::{Context, Result};
 use std::path::Path;
 
-const PROGRAMS: [&str; 19] = [
+const PROGRAMS: [&str; 21] = [
     "surface",
     "conformance",
     "instructions",
@@ -19,6 +19,8 @@ const PROGRAMS: [&str; 19] = [
     "slow_once",
     "managed_probe",
     "step_probe",
+    "steps",
+    "long_kernels",
     "quota_probe",
     "soak",
     "detshare",
@@ -68,6 +70,9 @@ const CHECKS: &str = r#"[
   "command": ["bin/block_level", "run", "--driver", "{driver}", "--limit", "570", "--out", "{out}", "block-level"]},
  {"name": "block_level_fuzz", "timeout_s": 900,
   "command": ["bin/block_level", "fuzz", "--driver", "{driver}", "--limit", "870", "--out", "{out}", "--count", "20000"]},
+ {"name": "block_level_beside", "timed": true, "timeout_s": 240,
+  "command": ["python3", "block_level_beside.py", "--detshare", "bin/detshare", "--kernels", "bin/long_kernels",
+              "--steps", "bin/steps", "--out", "{out}"]},
  {"name": "quota", "timeout_s": 60,
   "command": ["env", "LD_PRELOAD={shim}", "DETSHARE_MEM=1GiB", "sh", "-c",
               "bin/quota_probe init managed:1000000 create:2097152 map:1 retain:1 free:1 free:2 info unmap:1 info array:512:512 cube:64:64:64 mipmap:512:512:4 info free:3 free:4 free:5 node:1000000 any-node:1000000 info graph-free:6 graph-free:7 info && bin/quota_probe init capture:1000000 info graph-free:0 info alloc:2000000000"]},
@@ -138,6 +143,7 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
         "phase_accuracy.py",
         "tenants.py",
         "mps_restart.py",
+        "block_level_beside.py",
         "daemon_under_test.py",
         "records.py",
         "sharing.py",

@@ -290,6 +290,7 @@ impl DaemonView {
 
     /// What is in a slot. A slot that does not exist is free.
     #[must_use]
+    #[inline(never)]
     pub fn slot(&self, slot: usize) -> SlotState {
         let Some(record) = self.pages.slots.get(slot).map(|slot| &slot.0) else { return SlotState::Free };
         // The generation with the entry: the next one is claimed before its entry is written, so who reads that entry

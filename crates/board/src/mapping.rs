@@ -2,12 +2,13 @@
 
 use crate::layout::{Group, Header, LAYOUT, MAGIC};
 use crate::sync::Ordering;
+use core::ffi::c_void;
 use core::ops::Deref;
 use core::ptr::NonNull;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap, mmap_anonymous, mremap, munmap};
 
 /// `SHRINK`: or an owner could cut the file and readers would get `SIGBUS`. `FUTURE_WRITE`: whoever gets the file, even
 /// through `/proc`, cannot write to it or map it writable; the mapping that the owner has by then stays.
@@ -173,6 +174,15 @@ impl<T: Group> Others<T> {
         self.0.cover(file).map_err(os("map"))
     }
 
+    /// Its first page once more, at a place of its own. Nobody puts another group here meanwhile.
+    pub(crate) fn first_page(&self) -> Result<FirstPage, MapError> {
+        let old = self.0.0.as_ptr().cast();
+        // SAFETY: of size 0, the old mapping stays as it is, and the same pages of its file are mapped anew where the
+        // kernel likes. What is not of a file, as zeros are, is refused.
+        let address = unsafe { mremap(old, 0, FIRST_PAGE, MremapFlags::MAYMOVE) }.map_err(os("map once more"))?;
+        NonNull::new(address).map(FirstPage).ok_or(Errno::NOMEM).map_err(os("map once more"))
+    }
+
     /// Back to zeros.
     pub(crate) fn clear(&self) -> Result<(), MapError> {
         self.0.clear().map_err(os("let go of"))
@@ -200,6 +210,30 @@ impl<T: Group> Deref for Others<T> {
 
     fn deref(&self) -> &T {
         &self.0
+    }
+}
+
+/// Bytes of a page.
+pub(crate) const FIRST_PAGE: usize = 4096;
+
+/// The first page of another process's group, read-only, that stays when something else is put in that group's place.
+pub(crate) struct FirstPage(NonNull<c_void>);
+
+// SAFETY: as for `Mapping`.
+unsafe impl Send for FirstPage {}
+// SAFETY: as for `Mapping`.
+unsafe impl Sync for FirstPage {}
+
+impl FirstPage {
+    pub(crate) const fn start(&self) -> *mut c_void {
+        self.0.as_ptr()
+    }
+}
+
+impl Drop for FirstPage {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `first_page` with this size; whoever was told of the address has let go of it.
+        _ = unsafe { munmap(self.0.as_ptr(), FIRST_PAGE) };
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, Watch, acquired, wake};
 
-const BUSY: u32 = 1;
+pub(crate) const BUSY: u32 = 1;
 
 /// Whether a tenant is busy, and with which step. When idle: the step that it finished last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use crate::kernels::{self, Column, KernelNote, ONLY_MODEL};
 use crate::layout::{KERNEL_WIDTHS, LANES, OBJECTIVES, StepRecord, TenantPages};
 use crate::mapping::{MapError, Others, Own};
 use crate::step::Step;
+use crate::step_page::StepPage;
 use crate::step_times::{self, StepTimes};
 use crate::sync::{AtomicU64, Ordering, Watch, acquired};
 use core::fmt;
@@ -367,6 +368,11 @@ impl TenantView {
     /// As [`TenantView::none`]: whoever was here has left.
     pub fn clear(&self) -> Result<(), MapError> {
         self.pages.clear()
+    }
+
+    /// Its step word at a place of its own. Nobody replaces or clears the view meanwhile; one that shows nobody has none.
+    pub fn step_page(&self) -> Result<StepPage, MapError> {
+        self.pages.first_page().map(StepPage::new)
     }
 
     /// Whether one of its launches is being held: for the launch path.

@@ -11,7 +11,8 @@
 //!   waits for the device and keeps others from launching meanwhile. No launch ever waits for any of it.
 //! * `versions` is what is known of a function by its handle, found without a lock.
 //! * `plan` is what was measured of a kernel in one shape; `report` tells people.
-//! * `control` has the counters and words that launches need, made ahead of time; `parts` launches.
+//! * `control` has the counters and words that launches need, made ahead of time, and `sight` those of other tenants; `parts`
+//!   launches, `persistent` what can be stopped.
 //!
 //! Where anything is in doubt the original runs.
 
@@ -22,9 +23,11 @@ mod forced;
 mod loaded;
 mod packed;
 mod parts;
+mod persistent;
 mod plan;
 mod prepared;
 mod report;
+mod sight;
 mod source;
 mod versions;
 mod waiting;
@@ -41,7 +44,7 @@ use crate::{settings, tenant};
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 use detshare_board::Class;
-use detshare_cuda::types::{CUfunction_attribute, CUjit_option};
+use detshare_cuda::types::{CUfunc_cache, CUfunction, CUfunction_attribute, CUjit_option};
 
 /// What `DETSHARE_BLOCK_LEVEL` asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,6 +98,11 @@ pub(crate) fn unloading(owner: usize) {
 /// The program has set something of a kernel: its versions get the same before they are launched again.
 pub(crate) fn attributes_changed(handle: usize) {
     versions::renew(handle);
+}
+
+/// The program prefers that split of the SM's memory for a kernel: so do its versions.
+pub(crate) fn cache_config_changed(function: CUfunction, config: CUfunc_cache) {
+    versions::set_cache_config(function, config);
 }
 
 pub(crate) use source::{link_added, link_completed, link_created, link_destroyed};

@@ -9,10 +9,12 @@
 //! somebody ends it, or the daemon goes.
 
 mod exploring;
+mod giving_way;
 mod passed;
 mod vigil;
 
 use exploring::EXPLORING;
+pub(crate) use giving_way::{begun_since, gives_way_to, must_give_way};
 pub(crate) use passed::Passed;
 
 use crate::coroutine::Coroutine;
@@ -32,7 +34,9 @@ use detshare_board::{
 };
 use detshare_policy::account::Share;
 use detshare_policy::phase::Phase;
-use detshare_policy::{Decision, Dial, Lane, Launch, Member, Reason, Rhythm, Until, View, at_ease, decide, policy};
+use detshare_policy::{
+    Decision, Dial, Lane, Launch, Member, Reason, Rhythm, Until, Verdict, View, at_ease, decide, policy,
+};
 
 /// How long a hold sleeps at most before it looks again: at its own work, whose end others may be waiting for, and whether
 /// there still is a daemon. Whoever sleeps so lightly is also woken faster than from a deep sleep.
@@ -83,6 +87,8 @@ pub(crate) struct Part {
     pub(crate) lasts_ns: u64,
     /// Whether it is alone in its stream: what is in flight there is the part itself.
     pub(crate) is_alone: bool,
+    /// Whether it runs, and on all SMs.
+    pub(crate) has_all: bool,
 }
 
 /// Whether every decision is written down.
@@ -151,21 +157,6 @@ fn pass_asked(membership: &'static Membership, asked: &Asked) -> (usize, bool) {
     let lane = index(membership, asked.coroutine, lane);
     publish(membership, asked.coroutine, lane);
     (lane, held_for.is_some_and(|reason| reason != Reason::InFlight))
-}
-
-/// Whether a part that is running would be held if it were to begin now.
-pub(crate) fn must_give_way(
-    coroutine: &'static Coroutine,
-    logical: &'static Logical,
-    profile: &'static Profile,
-    part: Part,
-) -> bool {
-    let is_decided = !HOT.scheduled.load(Ordering::Relaxed);
-    let Some(membership) = membership().filter(|membership| is_decided && membership.is_connected()) else {
-        return false;
-    };
-    let asked = Asked { coroutine, logical, profile, part: Some(part) };
-    matches!(ask(membership, Some(&asked)), Answer::Hold(..) | Answer::Paused)
 }
 
 /// The lane for a piece of work that cannot be held any more.
@@ -495,32 +486,12 @@ impl Said {
     #[cold]
     fn weigh(&mut self, membership: &'static Membership, asked: Option<&Asked>) -> Answer {
         let now_ns = clock::now();
-        let own = membership.page.outlook(now_ns);
-        let me = member(self.slot, &self.entry, membership.page.step(), false, Some(own));
-        self.members.clear();
-        for (slot, entry) in &self.others {
-            let view = &membership.others[*slot];
-            let outlook = self.looks_ahead.then(|| view.outlook(now_ns));
-            let slot = u8::try_from(*slot).unwrap_or(0);
-            self.members.push(member(slot, entry, view.step(), view.is_holding(), outlook));
-        }
+        self.look_at_members(membership, now_ns);
         let (launch, in_flight_ns) = match asked.filter(|_| self.foresees) {
             Some(asked) => (asked.launch(now_ns), asked.in_flight_ns(now_ns)),
             None => (Launch::UNKNOWN, 0),
         };
-        let view = View {
-            now_ns,
-            me,
-            others: &self.members,
-            ladder: self.entry.ladder.widths(),
-            width: membership.width,
-            in_flight_ns,
-            share: SHARE.thousandths(now_ns),
-            least_share: self.entry.limits.least_share,
-            quarantined: quarantine::is_quarantined(),
-            dial: self.dial,
-        };
-        let verdict = decide(self.policy, &launch, &view);
+        let verdict = self.verdict(membership, &launch, in_flight_ns, now_ns);
         self.distrusts = verdict.distrusts;
         if let Some(asked) = asked.filter(|_| verdict.reason == Reason::Explored) {
             asked.profile.explore();
@@ -530,6 +501,36 @@ impl Said {
             Decision::Run(lane) => Answer::Run(lane, verdict.reason),
             Decision::Hold(until) => Answer::Hold(until, verdict.reason, verdict.because_of),
         }
+    }
+
+    /// What the others do right now.
+    fn look_at_members(&mut self, membership: &Membership, now_ns: u64) {
+        self.members.clear();
+        for (slot, entry) in &self.others {
+            let view = &membership.others[*slot];
+            let outlook = self.looks_ahead.then(|| view.outlook(now_ns));
+            let slot = u8::try_from(*slot).unwrap_or(0);
+            self.members.push(member(slot, entry, view.step(), view.is_holding(), outlook));
+        }
+    }
+
+    /// What the policy says of a launch, with the members as they were looked at. There once: all policies are in it.
+    #[inline(never)]
+    fn verdict(&self, membership: &Membership, launch: &Launch, in_flight_ns: u64, now_ns: u64) -> Verdict {
+        let own = membership.page.outlook(now_ns);
+        let view = View {
+            now_ns,
+            me: member(self.slot, &self.entry, membership.page.step(), false, Some(own)),
+            others: &self.members,
+            ladder: self.entry.ladder.widths(),
+            width: membership.width,
+            in_flight_ns,
+            share: SHARE.thousandths(now_ns),
+            least_share: self.entry.limits.least_share,
+            quarantined: quarantine::is_quarantined(),
+            dial: self.dial,
+        };
+        decide(self.policy, launch, &view)
     }
 }
 

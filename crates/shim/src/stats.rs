@@ -163,13 +163,13 @@ fn memory() -> String {
 
 /// What was launched in parts, if anything was.
 fn parts() -> String {
-    let [sliced, preemptible, stopped, let_go] =
+    let [sliced, preemptible, stopped, let_go, by_others] =
         block_level::COUNTS.each_ref().map(|count| count.load(Ordering::Relaxed));
     if sliced + preemptible == 0 {
         return String::new();
     }
     format!(
-        "\"block_level\":{{\"sliced\":{sliced},\"preemptible\":{preemptible},\"stopped\":{stopped},\"let_go\":{let_go}}},"
+        "\"block_level\":{{\"sliced\":{sliced},\"preemptible\":{preemptible},\"stopped\":{stopped},\"let_go\":{let_go},\"by_others\":{by_others}}},"
     )
 }
 

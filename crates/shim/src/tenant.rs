@@ -13,7 +13,7 @@ use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use core::time::Duration;
 use detshare_board::join::{Arrived, Hello, JoinError, Welcome};
-use detshare_board::{Class, DaemonView, Entry, MapError, SLOTS, SlotState, Tenant, TenantView, peer};
+use detshare_board::{Class, DaemonView, Entry, MapError, SLOTS, SlotState, StepPage, Tenant, TenantView, peer};
 use detshare_cuda::types::{CUdevice, CUdevice_attribute, CUuuid};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -186,6 +186,30 @@ impl Membership {
             // It stays as it is then, and is only not looked at.
             _ = view.clear();
         }
+    }
+
+    /// The step word of that owner of the slot, if its page is there, at a place that stays.
+    pub(crate) fn step_page(&self, slot: usize, generation: u32) -> Option<StepPage> {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.others.get(slot).filter(|_| self.has_page(slot, generation))?.step_page().ok()
+    }
+
+    /// The latency tenants on this process's GPU: for each slot its owner, or 0.
+    pub(crate) fn latency_tenants(&self) -> [u32; SLOTS] {
+        let own = self.slot();
+        let mut tenants = [0; SLOTS];
+        for (slot, tenant) in tenants.iter_mut().enumerate() {
+            if let SlotState::Taken(occupant) = self.daemon.slot(slot)
+                && occupant.entry.class == Class::Latency
+                && Some(slot) != own
+                && self.is_connected()
+                && self.has_page(slot, occupant.generation.number())
+                && self.others[slot].gpu() == self.gpu
+            {
+                *tenant = occupant.generation.number();
+            }
+        }
+        tenants
     }
 
     fn wait_for_the_answer(&self) {

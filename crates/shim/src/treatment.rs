@@ -158,8 +158,10 @@ const TREATMENTS: &[(&str, Treatment)] = &[
     ("cuMemPoolTrimTo", plain(Everything)),
     // Modules and libraries.
     ("cuFuncSetAttribute", plain(Replace)),
+    ("cuFuncSetCacheConfig", plain(Replace)),
     ("cuKernelGetFunction", plain(Replace)),
     ("cuKernelSetAttribute", plain(Replace)),
+    ("cuKernelSetCacheConfig", plain(Replace)),
     ("cuLibraryEnumerateKernels", plain(Replace)),
     ("cuLibraryGetKernel", plain(Replace)),
     ("cuLibraryGetModule", plain(Replace)),

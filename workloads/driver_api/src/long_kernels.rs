@@ -13,6 +13,7 @@ use detshare_cuda::types::{
     CUcontext, CUdevice_v1, CUdeviceptr, CUdeviceptr_v2, CUevent, CUfunction, CUlaunchConfig, CUmodule, CUstream,
 };
 use detshare_workloads::{Library, cu};
+use std::collections::VecDeque;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -109,6 +110,18 @@ struct Arguments {
     /// Wait for each launch
     #[arg(long)]
     wait: bool,
+    /// Wait for each launch when this many more were made: then there is always something to do
+    #[arg(long, conflicts_with = "wait")]
+    ahead: Option<usize>,
+    /// Fork so often while kernels run; children end at once
+    #[arg(long, default_value_t = 0)]
+    forks: u32,
+    /// Load the kernels once more while they run, when a line comes from standard input
+    #[arg(long)]
+    load_again: bool,
+    /// Reset the device's context after so many milliseconds, while kernels run; what fails from then on is as it should be
+    #[arg(long)]
+    reset_after_ms: Option<u64>,
     /// Go on for so long instead of a number of launches, in milliseconds; then the result is not decided by the options
     #[arg(long)]
     for_ms: Option<u64>,
@@ -171,8 +184,14 @@ fn run(arguments: &Arguments) -> Result<u64> {
                 })
             })
             .collect();
+        program.disturb(arguments)?;
         threads.into_iter().map(|thread| thread.join().expect("it does not panic")).collect::<Result<Vec<_>>>()
-    })?;
+    });
+    if arguments.reset_after_ms.is_some() {
+        // With the context everything has gone, whichever call noticed it first.
+        return Ok(0);
+    }
+    let checksums = checksums?;
     cu!(program.library, cuModuleUnload(module))?;
     Ok(checksums.into_iter().fold(0, |all: u64, one| all.rotate_left(7) ^ one))
 }
@@ -192,6 +211,33 @@ struct Lane {
 }
 
 impl Program {
+    /// Does what it is told to do meanwhile.
+    fn disturb(&self, arguments: &Arguments) -> Result<()> {
+        for _ in 0..arguments.forks {
+            // SAFETY: the child does nothing but end.
+            let child = unsafe { libc::fork() };
+            ensure!(child >= 0, "there is no child");
+            if child == 0 {
+                // SAFETY: ends the child, and runs nothing of the program any more.
+                unsafe { libc::_exit(0) };
+            }
+            let mut status = 0;
+            // SAFETY: waits for the child that was just made.
+            let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
+            ensure!(ended == child && status == 0, "a child ended with {status:#x}");
+        }
+        if arguments.load_again {
+            std::io::stdin().read_line(&mut String::new()).context("no line")?;
+            let mut module = CUmodule(null_mut());
+            cu!(self.library, cuModuleLoadData(&raw mut module, KERNEL.as_ptr().cast()))?;
+        }
+        if let Some(ms) = arguments.reset_after_ms {
+            std::thread::sleep(Duration::from_millis(ms));
+            cu!(self.library, cuDevicePrimaryCtxReset_v2(CUdevice_v1(0)))?;
+        }
+        Ok(())
+    }
+
     fn thread(&self, arguments: &Arguments, number: u32) -> Result<u64> {
         let Self { library, context, .. } = self;
         cu!(library, cuCtxSetCurrent(*context))?;
@@ -219,6 +265,7 @@ impl Program {
             Some(ms) => started.elapsed() >= Duration::from_millis(ms),
             None => launches >= arguments.launches,
         };
+        let mut made = VecDeque::new();
         while !is_over(lanes[0].launches) {
             for lane in &mut lanes {
                 let begun = Instant::now();
@@ -226,6 +273,18 @@ impl Program {
                 slowest = slowest.max(begun.elapsed());
                 if arguments.wait {
                     cu!(library, cuStreamSynchronize(lane.stream))?;
+                }
+                if let Some(ahead) = arguments.ahead {
+                    let mut event = CUevent(null_mut());
+                    cu!(library, cuEventCreate(&raw mut event, 0))?;
+                    cu!(library, cuEventRecord(event, lane.stream))?;
+                    made.push_back(event);
+                    if made.len() > ahead
+                        && let Some(event) = made.pop_front()
+                    {
+                        cu!(library, cuEventSynchronize(event))?;
+                        cu!(library, cuEventDestroy_v2(event))?;
+                    }
                 }
             }
         }

@@ -1,8 +1,8 @@
 //! Groups that take each other's place while others read.
 
 use crate::{Forged, TENANT_BYTES};
-use detshare_board::{Class, Daemon, DaemonView, Entry, MapError, Owner, Tenant, TenantView, clock};
-use std::sync::atomic::{AtomicBool, Ordering};
+use detshare_board::{Class, Daemon, DaemonView, Entry, MapError, Owner, StepPage, Tenant, TenantView, clock};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 #[test]
 fn a_place_without_a_group_reads_as_nobody() {
@@ -60,4 +60,31 @@ fn a_daemons_successor_takes_its_place() {
     assert_eq!(view.occupants().count(), 0);
     view.replace(second.file()).expect("replaced");
     assert_eq!(view.occupants().count(), 1);
+}
+
+#[test]
+fn a_step_word_at_a_place_of_its_own_stays_its_tenants() {
+    let is_busy = |page: &StepPage| {
+        let word = page.start().cast::<u32>().wrapping_byte_add(StepPage::WORD);
+        // SAFETY: the page is there as long as this, and the word is in it, aligned, and only ever used atomically.
+        let word = unsafe { AtomicU32::from_ptr(word) };
+        word.load(Ordering::Relaxed) & StepPage::BUSY != 0
+    };
+    let (first, second) =
+        (Tenant::create(Class::Latency).expect("a group"), Tenant::create(Class::Latency).expect("a group"));
+    let view = TenantView::map(first.file()).expect("mapped");
+    let page = view.step_page().expect("mapped once more");
+    assert!(!is_busy(&page));
+    first.launch();
+    assert!(is_busy(&page));
+    view.replace(second.file()).expect("replaced");
+    assert!(is_busy(&page) && !view.step().is_busy(), "the view shows somebody else");
+    assert!(first.finish(1, 0));
+    assert!(!is_busy(&page));
+    second.launch();
+    assert!(!is_busy(&page));
+    drop(first);
+    assert!(!is_busy(&page), "it stays when its tenant has gone");
+    view.clear().expect("cleared");
+    assert!(matches!(view.step_page(), Err(MapError::Os { .. })), "nobody has no word");
 }

@@ -1,13 +1,16 @@
 //! What launches in parts need, made ahead of time: counters that the GPU counts blocks by, words by which the host stops
-//! it, and events.
+//! it and those by which other tenants do, and events.
 //!
 //! The words lie in a page of our own that the driver is told of, and that stays when the context goes: whoever still writes
 //! to it then does no harm.
 
+use super::sight::{Owner, Sight};
 use crate::call::is_ok;
+use crate::tenant::Membership;
 use core::ffi::{c_uint, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use detshare_board::StepPage;
 use detshare_cuda::types::{CUdeviceptr, CUdeviceptr_v2, CUevent, CUevent_flags, CUresult};
 
 /// Launches in parts that can be under way at once.
@@ -17,10 +20,13 @@ const APART: usize = 128;
 /// `CU_MEMHOSTREGISTER_PORTABLE` and `CU_MEMHOSTREGISTER_DEVICEMAP`.
 const PORTABLE_AND_MAPPED: c_uint = 1 | 2;
 
+/// The bit of any word that kernels look at: ours, and other tenants' step words.
+pub(super) const STOP: u32 = StepPage::BUSY;
+
 /// What the host and the GPU tell each other of one launch.
 #[repr(C, align(64))]
 struct Words {
-    /// Not 0: stop.
+    /// [`STOP`] or 0.
     stop: AtomicU32,
     /// The counter, as it was when the kernel had ended.
     counted: AtomicU32,
@@ -37,6 +43,7 @@ pub(crate) struct Controls {
     free: AtomicU64,
     /// Bits of those that are still in a stream's queue although their launch has returned.
     resting: AtomicU64,
+    sight: Sight,
 }
 
 // SAFETY: handles of the driver, which any thread may use, and atomics in a page that stays.
@@ -95,6 +102,7 @@ impl Controls {
             events,
             free: AtomicU64::new(free),
             resting: AtomicU64::new(0),
+            sight: Sight::default(),
         };
         if !is_ok(code) {
             made.destroy();
@@ -110,10 +118,20 @@ impl Controls {
         for event in self.events.as_flattened().iter().filter(|event| !event.0.is_null()) {
             cu!(cuEventDestroy_v2(*event));
         }
+        self.sight.end();
         if self.counters != 0 {
             cu!(cuMemFree_v2(CUdeviceptr_v2(self.counters)));
         }
         cu!(cuMemHostUnregister(self.words.cast_mut().cast::<c_void>()));
+    }
+
+    /// Looks who else is there. For our thread; the context is current, and `is_idle` says whether nothing of it runs.
+    pub(super) fn look(&self, membership: &Membership, is_idle: &dyn Fn() -> bool) {
+        self.sight.look(membership);
+        self.sight.let_go_of_those_who_left(|| {
+            self.wake_rested();
+            self.free.load(Ordering::SeqCst) == u64::MAX && is_idle()
+        });
     }
 
     /// One that nobody uses.
@@ -126,8 +144,8 @@ impl Controls {
 
     fn take_free(&'static self) -> Option<Control> {
         let lowest = |free: u64| (free != 0).then(|| free & (free - 1));
-        // Acquire: pairs with the release of whoever gave it back.
-        let before = self.free.try_update(Ordering::Acquire, Ordering::Relaxed, lowest).ok()?;
+        // Pairs with the release of whoever gave it back, and with `look`.
+        let before = self.free.try_update(Ordering::SeqCst, Ordering::Relaxed, lowest).ok()?;
         Some(Control { controls: self, number: before.trailing_zeros() as usize })
     }
 
@@ -161,9 +179,14 @@ impl Control {
         self.controls.mapped + (self.number * size_of::<Words>()) as u64
     }
 
+    /// Where the GPU finds the step word of that owner of a slot, if it can see it.
+    pub(super) fn step_of(&self, owner: Owner) -> Option<u64> {
+        self.controls.sight.find(owner)
+    }
+
     pub(super) fn stop(&self, stop: bool) {
         // The GPU reads it when it comes by; there is nothing else to be seen with it.
-        self.words().stop.store(stop.into(), Ordering::Relaxed);
+        self.words().stop.store(if stop { STOP } else { 0 }, Ordering::Relaxed);
     }
 
     /// Where the counter's value goes.

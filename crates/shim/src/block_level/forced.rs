@@ -4,6 +4,7 @@
 //!   each launch.
 //! * `slices:BLOCKS`: slices of so many blocks.
 //! * `preempt:BLOCKS`: so many persistent blocks, stopped over and over.
+//! * `others:BLOCKS`: so many persistent blocks, stopped by other tenants' steps alone, and by no thread of this process.
 //!
 //! Versions are made and loaded as soon as the program loads a module, so that the first launch has them.
 
@@ -15,6 +16,7 @@ pub(crate) enum Forced {
     Random(u64),
     Slices(u32),
     Preempt(u32),
+    Others(u32),
 }
 
 /// How one launch is made.
@@ -34,6 +36,7 @@ impl Forced {
             "random" => number.parse().ok().map(Self::Random),
             "slices" => number.parse().ok().filter(|blocks| *blocks > 0).map(Self::Slices),
             "preempt" => number.parse().ok().filter(|blocks| *blocks > 0).map(Self::Preempt),
+            "others" => number.parse().ok().filter(|blocks| *blocks > 0).map(Self::Others),
             _ => None,
         }
     }
@@ -42,7 +45,7 @@ impl Forced {
     pub(super) fn way(&self, blocks: u32) -> Way {
         match self {
             Self::Slices(most) => Way::Slices(*most),
-            Self::Preempt(persistent) => Way::Preempt(*persistent),
+            Self::Preempt(persistent) | Self::Others(persistent) => Way::Preempt(*persistent),
             Self::Random(seed) => match random(*seed) % 8 {
                 0 => Way::Original,
                 // Not so small that a test spends its time with thousands of launches.
@@ -56,7 +59,7 @@ impl Forced {
     pub(super) fn slice(&self, most: u32) -> u32 {
         match self {
             Self::Random(seed) => within(*seed, most).max(most / 4),
-            Self::Slices(_) | Self::Preempt(_) => most,
+            Self::Slices(_) | Self::Preempt(_) | Self::Others(_) => most,
         }
     }
 
@@ -67,6 +70,7 @@ impl Forced {
         match self {
             Self::Random(seed) if random(*seed).is_multiple_of(4) => u64::MAX,
             Self::Random(seed) => random(*seed) % (STEP_NS * (1 + stops)),
+            Self::Others(_) => u64::MAX,
             Self::Slices(_) | Self::Preempt(_) => STEP_NS * stops,
         }
     }

@@ -1,4 +1,5 @@
-//! Launching a kernel in parts: slices one after the other, or persistent blocks that are stopped and launched again.
+//! Launching a kernel in parts: slices one after the other, or persistent blocks that are stopped and launched again
+//! (`persistent`).
 //!
 //! To the program it is one launch. Nobody else's work comes into the stream in between (`Logical::occupy`), and the call
 //! returns when the last part is in the stream. So a call may wait: for the gate, for the slice before the last, for
@@ -13,7 +14,6 @@
 //! If the first part is refused, the original is launched, and its code is the program's.
 
 use super::conduct::Conduct;
-use super::control::Control;
 use super::forced::{Forced, Way};
 use super::loaded::Launchable;
 use super::packed::{Arguments, Packed};
@@ -31,24 +31,24 @@ use crate::{bind, settings, steps};
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use detshare_board::clock;
-use detshare_cuda::types::{CUevent, CUfunction, CUresult, CUstream};
+use detshare_cuda::types::{CUfunction, CUresult, CUstream};
 use detshare_policy::block_level::Version;
-use detshare_ptx::block_level::{Persistent, Slice};
+use detshare_ptx::block_level::Slice;
 use std::sync::MutexGuard;
 
 /// After a wait in vain for what is before it the next so many launches in that stream do not wait.
 const IMPATIENT: u32 = 64;
-/// Once it may run, it runs for so long at least, whatever happens meanwhile.
-const LEAST_NS: u64 = 1_000_000;
 
-/// Launches that were made in slices, with persistent blocks, how often those were stopped, and whose end nobody waited for.
-pub(crate) static COUNTS: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+/// Launches that were made in slices, with persistent blocks, how often those were stopped, and whose end nobody waited for;
+/// and how often another tenant's step stopped them before any thread of ours did.
+pub(crate) static COUNTS: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
 const SLICED: usize = 0;
-const PREEMPTIBLE: usize = 1;
-const STOPPED: usize = 2;
-const LET_GO: usize = 3;
+pub(super) const PREEMPTIBLE: usize = 1;
+pub(super) const STOPPED: usize = 2;
+pub(super) const LET_GO: usize = 3;
+pub(super) const BY_OTHERS: usize = 4;
 
-fn note(what: usize) {
+pub(super) fn note(what: usize) {
     COUNTS[what].fetch_add(1, Ordering::Relaxed);
 }
 
@@ -109,15 +109,15 @@ fn blocks(shape: &Shape) -> Option<u32> {
 }
 
 /// One launch of the program.
-struct Job<'a> {
-    request: &'a Request<'a>,
-    versions: &'static Versions,
-    blocks: u32,
-    controls: &'static super::Controls,
+pub(super) struct Job<'a> {
+    pub(super) request: &'a Request<'a>,
+    pub(super) versions: &'static Versions,
+    pub(super) blocks: u32,
+    pub(super) controls: &'static super::Controls,
 }
 
 /// The stream is ours alone, until this is dropped.
-struct Occupied(&'static Logical);
+pub(super) struct Occupied(&'static Logical);
 
 impl Drop for Occupied {
     fn drop(&mut self) {
@@ -142,7 +142,7 @@ impl<'a> Job<'a> {
     }
 
     /// Takes the stream's lock for the first part, and the stream for all of them. None if what is before it goes on.
-    fn begin(&self, conduct: &Conduct<'_>) -> Option<(MutexGuard<'static, State>, Occupied)> {
+    pub(super) fn begin(&self, conduct: &Conduct<'_>) -> Option<(MutexGuard<'static, State>, Occupied)> {
         let started = clock::now();
         loop {
             let mut state = self.request.logical.begin();
@@ -166,7 +166,7 @@ impl<'a> Job<'a> {
     }
 
     /// Puts a part in, on the lane that it got. The stream's lock is held.
-    fn put_in(&self, state: &mut State, lane: usize, part: impl FnOnce(CUstream) -> CUresult) -> CUresult {
+    pub(super) fn put_in(&self, state: &mut State, lane: usize, part: impl FnOnce(CUstream) -> CUresult) -> CUresult {
         let Request { coroutine, logical, profile, function, shape, .. } = self.request;
         let lane = if bind::capturing() {
             state.lane()
@@ -182,21 +182,21 @@ impl<'a> Job<'a> {
     }
 
     /// The part of all SMs that the stream has where it is.
-    fn share(&self, state: &State) -> f64 {
+    pub(super) fn share(&self, state: &State) -> f64 {
         let lanes = &self.request.coroutine.lanes;
         f64::from(lanes[state.lane()].width()) / f64::from(lanes[FULL].width().max(1))
     }
 
     /// What the program gets if a later part was refused. A kernel that has failed says so at the next call.
-    fn refused(&self, code: CUresult) -> CUresult {
+    pub(super) fn refused(&self, code: CUresult) -> CUresult {
         let now = cu!(cuStreamQuery(self.request.logical.lock().handle()));
         let has_failed = !is_ok(now) && now != CUresult::CUDA_ERROR_NOT_READY;
         if has_failed { CUresult::CUDA_SUCCESS } else { code }
     }
 
-    fn pass(&self, conduct: &Conduct<'_>, is_alone: bool) -> (usize, bool) {
+    pub(super) fn pass(&self, conduct: &Conduct<'_>, is_alone: bool) -> (usize, bool) {
         let Request { coroutine, logical, profile, .. } = self.request;
-        let part = Part { lasts_ns: conduct.part_ns, is_alone };
+        let part = Part { lasts_ns: conduct.part_ns, is_alone, has_all: false };
         gate::pass_part(coroutine, logical, profile, part)
     }
 
@@ -263,145 +263,5 @@ impl<'a> Job<'a> {
             plan.note(version, took.saturating_sub(held).mul_f64(share));
         }
         Some(CUresult::CUDA_SUCCESS)
-    }
-
-    fn preemptibly(&self, conduct: &Conduct<'_>) -> Option<CUresult> {
-        let Launchable { function, work_offset, .. } = self.versions.preemptible(self.request.shape)?;
-        let mut arguments =
-            Packed::new(self.request.arguments, self.versions.layout()?, work_offset, size_of::<Persistent>())?;
-        let control = self.controls.take()?;
-        let [end, start, stopped] = control.events();
-        let work = Persistent {
-            grid: self.request.shape.grid,
-            blocks: self.blocks,
-            next: control.counter().0,
-            flags: [control.flag(), 0, 0, 0],
-            mask: u32::MAX,
-            _pad: 0,
-        };
-        arguments.set(&work);
-        let _relaxed = Relaxed::new();
-        let (mut lane, _) = self.pass(conduct, false);
-        let (mut state, _occupied) = self.begin(conduct)?;
-        let (mut is_first, mut stops, mut took) = (true, 0, Some(Duration::ZERO));
-        note(PREEMPTIBLE);
-        loop {
-            control.stop(false);
-            let mut is_marked = false;
-            let code = self.put_in(&mut state, lane, |at| {
-                if is_first {
-                    cu!(cuMemsetD32Async(control.counter(), 0, 1, at));
-                }
-                if conduct.is_measured {
-                    cu!(cuEventRecord(start, at));
-                }
-                let code = arguments.launch(function, conduct.at_once, self.request.shape, at);
-                if !is_ok(code) {
-                    return code;
-                }
-                // A kernel that fails at once fails these, and not its launch.
-                is_marked = is_ok(cu!(cuEventRecord(stopped, at)))
-                    && is_ok(cu!(cuMemcpyDtoHAsync_v2(control.counted_at(), control.counter(), size_of::<u32>(), at)))
-                    && is_ok(cu!(cuEventRecord(end, at)));
-                code
-            });
-            let share = self.share(&state);
-            drop(state);
-            if !is_ok(code) {
-                return (!is_first).then(|| self.refused(code));
-            }
-            if !is_marked {
-                break;
-            }
-            let (waited, stop) = self.watch(conduct, &control, end, stops);
-            match waited {
-                // What went wrong is told by the next call, as for the original.
-                Waited::Failed => break,
-                Waited::TooLong => {
-                    arguments.set(&Persistent { mask: 0, ..work });
-                    self.let_go(control, &arguments, function, conduct);
-                    break;
-                }
-                Waited::Over => {
-                    if conduct.is_measured {
-                        took = took.and_then(|took| Some(took + elapsed(start, stopped)?.mul_f64(share)));
-                    }
-                    let is_complete = control.counted() >= self.blocks;
-                    match (conduct.plan, stop) {
-                        (Some((plan, number)), Some(ns)) if !is_complete => plan.note_giving_way(number, ns),
-                        (Some((plan, number)), _) if is_complete && conduct.is_measured => {
-                            took.into_iter().for_each(|took| plan.note(number, took));
-                        }
-                        _ => {}
-                    }
-                    if is_complete {
-                        break;
-                    }
-                }
-            }
-            (is_first, stops) = (false, stops + 1);
-            note(STOPPED);
-            (lane, _) = self.pass(conduct, true);
-            state = self.request.logical.lock();
-        }
-        Some(CUresult::CUDA_SUCCESS)
-    }
-
-    /// Waits for persistent blocks to end, and stops them if somebody else is to have the GPU; how long they took to end
-    /// then. They have been stopped so often before.
-    fn watch(&self, conduct: &Conduct<'_>, control: &Control, end: CUevent, stops: u64) -> (Waited, Option<u64>) {
-        let Request { coroutine, logical, profile, .. } = self.request;
-        let part = Part { lasts_ns: conduct.part_ns, is_alone: true };
-        let (started, patience) = (clock::now(), nanoseconds(conduct.patience()));
-        let stop_after = conduct.forced.map(|forced| forced.stop_after_ns(stops));
-        let (mut stopped, mut may_run) = (None, false);
-        loop {
-            let now = clock::now();
-            if stopped.is_none() {
-                let is_to_stop = match stop_after {
-                    Some(after) => now.saturating_sub(started) >= after,
-                    None => {
-                        let must = gate::must_give_way(coroutine, logical, profile, part);
-                        may_run |= !must;
-                        // Where it was held for as long as it may be, it runs although others want the GPU.
-                        must && (may_run || now.saturating_sub(started) > LEAST_NS)
-                    }
-                };
-                if is_to_stop {
-                    control.stop(true);
-                    stopped = Some(now);
-                }
-            }
-            match cu!(cuEventQuery(end)) {
-                CUresult::CUDA_ERROR_NOT_READY => {}
-                code if is_ok(code) => {
-                    return (Waited::Over, stopped.map(|at| clock::now().saturating_sub(at)));
-                }
-                _ => return (Waited::Failed, None),
-            }
-            if now.saturating_sub(started) > patience || coroutine.is_ending() {
-                return (Waited::TooLong, None);
-            }
-            std::thread::yield_now();
-        }
-    }
-
-    /// It takes too long: whatever is left of it goes into the stream as a part that does not stop, and nobody waits for it.
-    fn let_go(&self, control: Control, arguments: &Packed, function: CUfunction, conduct: &Conduct<'_>) {
-        self.versions.avoid();
-        note(LET_GO);
-        if self.request.coroutine.is_ending() {
-            return;
-        }
-        let [end, ..] = control.events();
-        let mut state = self.request.logical.lock();
-        let lane = state.lane();
-        self.put_in(&mut state, lane, |at| {
-            let code = arguments.launch(function, conduct.at_once, self.request.shape, at);
-            cu!(cuEventRecord(end, at));
-            code
-        });
-        drop(state);
-        control.rest();
     }
 }

@@ -91,7 +91,9 @@ fn order(handle: usize) {
         let _relaxed = Relaxed::new();
         prepare(handle);
         load(handle);
-        return;
+        if tenant::membership().is_none() {
+            return;
+        }
     }
     if !STARTED.swap(true, Ordering::AcqRel) {
         background::thread("detshare-blocks", || guarded((), work));
@@ -101,6 +103,7 @@ fn order(handle: usize) {
 
 /// It is about to be unloaded by the program.
 pub(super) fn remove(handle: usize) {
+    versions::forget_cache_configs(handle);
     let Some(record) = modules().records.remove(&handle) else { return };
     versions::forget(|versions| versions.is_of(handle));
     // Whoever is loading it finds it gone and unloads it again.
@@ -172,23 +175,44 @@ fn work() {
         });
         let next = next.map(|(handle, record)| (*handle, record.coroutine));
         if let Some((handle, coroutine)) = next {
-            held.working_for = coroutine;
-            drop(held);
-            guarded((), || prepare(handle));
-            held = modules();
-            held.working_for = None;
-            CHANGED.notify_all();
-        } else if is_pending() {
-            drop(held);
-            guarded((), idle);
-            super::report::write();
-            held = CHANGED.wait_timeout(modules(), AGAIN).unwrap_or_else(PoisonError::into_inner).0;
+            held = work_for(held, coroutine, &|| prepare(handle));
         } else {
-            drop(held);
+            drop(look_around(held));
+            if is_pending() {
+                guarded((), idle);
+            }
             super::report::write();
-            held = CHANGED.wait_timeout(modules(), super::report::EVERY).unwrap_or_else(PoisonError::into_inner).0;
+            let pause = if is_pending() { AGAIN } else { super::report::EVERY };
+            held = CHANGED.wait_timeout(modules(), pause).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
+}
+
+/// Does something in a context, whose end waits for it.
+fn work_for(
+    mut held: MutexGuard<'static, Modules>,
+    coroutine: Option<&'static Coroutine>,
+    body: &dyn Fn(),
+) -> MutexGuard<'static, Modules> {
+    held.working_for = coroutine;
+    drop(held);
+    guarded((), body);
+    held = modules();
+    held.working_for = None;
+    CHANGED.notify_all();
+    held
+}
+
+/// Lets the GPU see the steps of those who are there.
+fn look_around(mut held: MutexGuard<'static, Modules>) -> MutexGuard<'static, Modules> {
+    let Some(membership) = tenant::membership() else { return held };
+    for coroutine in coroutine::all() {
+        if let Some(controls) = coroutine.controls().filter(|_| !coroutine.is_ending()) {
+            let is_idle = || !bind::capturing() && !steps::is_busy(membership) && coroutine.is_idle();
+            held = work_for(held, Some(coroutine), &|| in_context(coroutine, || controls.look(membership, &is_idle)));
+        }
+    }
+    held
 }
 
 /// Rewrites and compiles it.
@@ -284,23 +308,30 @@ fn layout(module: &Module, name: &str, size: u32) -> Layout {
 }
 
 /// Something is compiled, and the program, which is about to launch, always has something to do: once in a while it waits a
-/// little until all is over, so that there is a moment to load.
+/// little until all is over, with all its threads that launch, so that there is a moment to load.
 pub(super) fn make_a_moment() {
     /// How long it waits at most, and how long it is left alone then; twice as long each time that it waited in vain.
     const LONGEST_NS: u64 = 100_000_000;
     const ALONE_NS: u64 = 500_000_000;
     static NEXT: AtomicU64 = AtomicU64::new(0);
     static IN_VAIN: AtomicU32 = AtomicU32::new(0);
+    /// Until when other threads wait as well.
+    static UNTIL: AtomicU64 = AtomicU64::new(0);
     let (started, next) = (clock::now(), NEXT.load(Ordering::Relaxed));
+    while is_pending() && clock::now() < UNTIL.load(Ordering::Relaxed) {
+        std::thread::yield_now();
+    }
     if started < next || NEXT.compare_exchange(next, u64::MAX, Ordering::Relaxed, Ordering::Relaxed).is_err() {
         return;
     }
     // The first time only the clock is set: mostly there is a moment soon.
+    UNTIL.store(if next == 0 { 0 } else { started.saturating_add(LONGEST_NS) }, Ordering::Relaxed);
     while next != 0 && is_pending() && clock::now().saturating_sub(started) < LONGEST_NS {
         steps::look();
         idle();
         std::thread::yield_now();
     }
+    UNTIL.store(0, Ordering::Relaxed);
     let in_vain = if next != 0 && is_pending() { IN_VAIN.fetch_add(1, Ordering::Relaxed) } else { 0 };
     NEXT.store(clock::now().saturating_add(ALONE_NS << in_vain.min(8)), Ordering::Relaxed);
 }

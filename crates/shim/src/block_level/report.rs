@@ -4,6 +4,7 @@
 //! it, no more often than needed.
 
 use super::loaded::Callable;
+use super::parts::{BY_OTHERS, COUNTS};
 use super::plan;
 use super::prepared;
 use super::{cache, turnaround_ns};
@@ -56,7 +57,11 @@ fn text() -> String {
     });
     plan::for_each(|plan| shapes.push(shape(plan)));
     let (modules, shapes) = (modules.join(","), shapes.join(","));
-    format!("{{\"turnaround_ns\":{},\"modules\":[{modules}],\"shapes\":[{shapes}]}}\n", turnaround_ns())
+    let by_others = COUNTS[BY_OTHERS].load(Ordering::Relaxed);
+    format!(
+        "{{\"turnaround_ns\":{},\"by_others\":{by_others},\"modules\":[{modules}],\"shapes\":[{shapes}]}}\n",
+        turnaround_ns()
+    )
 }
 
 /// Why there is no such version; null if there is one.

@@ -14,9 +14,9 @@ use crate::module;
 use core::ffi::{CStr, c_char};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use detshare_cuda::types::{CUfunc_st, CUfunction, CUfunction_attribute as Attribute, CUkernel};
+use detshare_cuda::types::{CUfunc_cache, CUfunc_st, CUfunction, CUfunction_attribute as Attribute, CUkernel};
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static VERSIONS: Handles<Versions> = Handles::new();
 /// Changes with everything that may change what is found.
@@ -130,7 +130,14 @@ fn look_up(function: CUfunction, coroutine: &'static Coroutine, generation: u64)
     });
     let found = found.filter(|(_, sliced, preemptible)| sliced.is_some() || preemptible.is_some());
     if let Some((_, sliced, preemptible)) = found {
-        sliced.into_iter().chain(preemptible).for_each(|version| carry_attributes(function, version.function));
+        let is_set = |(of, known, _): &&(usize, String, _)| *of == owner && *known == name;
+        let cache = cache_configs().iter().find(is_set).map(|(.., config)| *config);
+        for version in sliced.into_iter().chain(preemptible) {
+            carry_attributes(function, version.function);
+            if let Some(config) = cache {
+                cu!(cuFuncSetCacheConfig(version.function, config));
+            }
+        }
     }
     let (layout, sliced, preemptible) = found.map_or((null_mut(), None, None), |(layout, sliced, preemptible)| {
         (core::ptr::from_ref(layout).cast_mut(), sliced, preemptible)
@@ -155,6 +162,7 @@ fn look_up(function: CUfunction, coroutine: &'static Coroutine, generation: u64)
 }
 
 /// What is launched may be a function, or a library's kernel.
+#[inline(never)]
 fn name(function: CUfunction) -> String {
     let mut text: *const c_char = core::ptr::null();
     if is_ok(cu!(cuKernelGetName(&raw mut text, CUkernel(function.0.cast())))) && !text.is_null() {
@@ -179,6 +187,29 @@ fn carry_attributes(original: CUfunction, version: CUfunction) {
 fn attribute_of(function: CUfunction, attribute: Attribute) -> Option<i32> {
     let mut value = 0;
     is_ok(cu!(cuFuncGetAttribute(&raw mut value, attribute, function))).then_some(value)
+}
+
+/// What programs have set that no driver can be asked for, with module or library and name. Few programs set any.
+fn cache_configs() -> MutexGuard<'static, Vec<(usize, String, CUfunc_cache)>> {
+    static CONFIGS: Mutex<Vec<(usize, String, CUfunc_cache)>> = Mutex::new(Vec::new());
+    CONFIGS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The program prefers that for a kernel.
+pub(super) fn set_cache_config(function: CUfunction, config: CUfunc_cache) {
+    if let Some(owner) = module::owner(function.0.addr()) {
+        let name = name(function);
+        let mut configs = cache_configs();
+        configs.retain(|(other, known, _)| *other != owner || *known != name);
+        configs.push((owner, name, config));
+        drop(configs);
+        renew_all();
+    }
+}
+
+/// A module or library is going, and what was set of its kernels.
+pub(super) fn forget_cache_configs(owner: usize) {
+    cache_configs().retain(|(other, ..)| *other != owner);
 }
 
 /// Something of this function was set.

@@ -7,7 +7,8 @@ use crate::call::is_ok;
 use crate::{bind, coroutine, kernel, module, settings};
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use detshare_cuda::types::{
-    CUdevice, CUfunction, CUfunction_attribute, CUjit_option, CUkernel, CUlibrary, CUlibraryOption, CUmodule, CUresult,
+    CUdevice, CUfunc_cache, CUfunction, CUfunction_attribute, CUjit_option, CUkernel, CUlibrary, CUlibraryOption,
+    CUmodule, CUresult,
 };
 use std::borrow::Cow;
 
@@ -90,6 +91,12 @@ replace! {
     }
     fn cuKernelSetAttribute(attribute: CUfunction_attribute, value: c_int, kernel: CUkernel, device: CUdevice) {
         set(cu!(cuKernelSetAttribute(attribute, value, kernel, device)), kernel.0.addr())
+    }
+    fn cuFuncSetCacheConfig(function: CUfunction, config: CUfunc_cache) {
+        cache_set(cu!(cuFuncSetCacheConfig(function, config)), function, config)
+    }
+    fn cuKernelSetCacheConfig(kernel: CUkernel, config: CUfunc_cache, device: CUdevice) {
+        cache_set(cu!(cuKernelSetCacheConfig(kernel, config, device)), CUfunction(kernel.0.cast()), config)
     }
     fn cuModuleUnload(module: CUmodule) {
         unloading(module.0.addr());
@@ -186,6 +193,14 @@ unsafe fn got(code: CUresult, handles: *const Handle, count: impl FnOnce() -> c_
 fn set(code: CUresult, handle: usize) -> CUresult {
     if is_ok(code) && block_level::is_wanted() {
         block_level::attributes_changed(handle);
+    }
+    code
+}
+
+/// What a function or kernel prefers, which no driver can be asked for.
+fn cache_set(code: CUresult, function: CUfunction, config: CUfunc_cache) -> CUresult {
+    if is_ok(code) && block_level::is_wanted() {
+        block_level::cache_config_changed(function, config);
     }
     code
 }

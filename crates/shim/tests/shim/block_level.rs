@@ -3,9 +3,9 @@
 
 use crate::stage::{built, shim};
 use crate::tenants::{Admitted, Office, SLO_AWARE, until};
-use detshare_board::{Class, Tenant};
+use detshare_board::{Claim, Class, Tenant, clock};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
@@ -17,7 +17,7 @@ const TURNAROUND_NS: u64 = 32_000;
 fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(built("long_kernels"));
     command.args(arguments).env_clear().env("LD_PRELOAD", shim());
-    command.env("DETSHARE_DRIVER", built("libdetshare_softgpu.so")).stdout(Stdio::piped());
+    command.env("DETSHARE_DRIVER", built("libdetshare_softgpu.so")).stdout(Stdio::piped()).stdin(Stdio::piped());
     command
 }
 
@@ -72,11 +72,51 @@ fn a_launch_does_not_wait_for_what_comes_after_it() {
     }
 }
 
+/// What takes far longer than it should goes on without its launch call, as one piece, and the next one runs as it is.
+#[test]
+fn what_takes_too_long_is_let_go_and_computes_the_same() {
+    for (forced, what) in [("others:1", "preemptible"), ("slices:100", "sliced")] {
+        // However fast the machine is.
+        let let_go = (12..30).step_by(2).any(|rounds| {
+            let rounds = (1 << rounds).to_string();
+            let arguments = ["--blocks", "300", "--launches", "2", "--wait", "--rounds", &rounds];
+            let (in_parts, stats) = run(&arguments, &[("DETSHARE_BLOCK_LEVEL", forced)]);
+            assert!(count(&stats, what) > 0 && count(&stats, "let_go") <= 1, "{forced} {stats}");
+            let is_let_go = count(&stats, "let_go") == 1;
+            assert!(!is_let_go || run(&arguments, &[]).0 == in_parts, "{forced}");
+            is_let_go
+        });
+        assert!(let_go, "{forced}");
+    }
+}
+
+/// Children of a program that is in the middle of a kernel end as they like.
+#[test]
+fn forks_in_the_middle_change_nothing() {
+    let arguments = ["--blocks", "970", "--launches", "20", "--threads", "2", "--forks", "30"];
+    let (alone, _) = run(&arguments, &[]);
+    for forced in ["slices:37", "preempt:5", "random:7"] {
+        assert_eq!(alone, run(&arguments, &[("DETSHARE_BLOCK_LEVEL", forced)]).0, "{forced}");
+    }
+}
+
+/// The context goes while kernels are in the middle: every call returns, and the program ends as it would.
+#[test]
+fn a_context_that_goes_in_the_middle_ends_what_waits() {
+    let arguments =
+        ["--blocks", "970", "--for-ms", "60000", "--threads", "3", "--ahead", "1", "--reset-after-ms", "300"];
+    let (alone, _) = run(&arguments, &[]);
+    for forced in ["slices:37", "preempt:5", "random:7", "others:2"] {
+        assert_eq!(alone, run(&arguments, &[("DETSHARE_BLOCK_LEVEL", forced)]).0, "{forced}");
+    }
+}
+
 /// A best-effort program among others, of whom the test plays one.
 struct Company {
     office: Rc<Office>,
     admitted: Admitted,
     other: Tenant,
+    place: Claim,
     child: Child,
 }
 
@@ -86,22 +126,56 @@ impl Company {
     }
 
     fn in_office(office: Rc<Office>, arguments: &[&str], settings: &[(&str, &str)]) -> Self {
+        Self::started(office, arguments, settings, Some(TURNAROUND_NS), |_| ())
+    }
+
+    /// With something that is done when it is started and knows of nobody yet.
+    fn started(
+        office: Rc<Office>,
+        arguments: &[&str],
+        settings: &[(&str, &str)],
+        turnaround_ns: Option<u64>,
+        before: impl FnOnce(&Child),
+    ) -> Self {
         let mut command = program(arguments);
         command.env("DETSHARE_DIR", office.folder.path()).env("DETSHARE_CLASS", "best-effort");
         command.env("DETSHARE_BLOCK_LEVEL", "on").envs(settings.iter().copied());
         let child = command.spawn().expect("it can be started");
+        before(&child);
         office.daemon.set_policy(SLO_AWARE);
         let admitted = office.admit(|entry| {
-            entry.turnaround_ns = Some(TURNAROUND_NS);
+            entry.turnaround_ns = turnaround_ns;
             entry.limits.longest_hold_ns = 20_000_000;
         });
-        let other = office.introduce(&admitted, Class::Latency);
-        Self { office, admitted, other, child }
+        let (other, place) = office.introduce_one_who_leaves(&admitted, Class::Latency);
+        Self { office, admitted, other, place, child }
+    }
+
+    /// The other has a step, which ends.
+    fn step(&self) {
+        self.other.launch();
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(self.other.finish(self.other.launched(), 0));
+        std::thread::sleep(Duration::from_millis(4));
+    }
+
+    /// How often a step has stopped a kernel before any thread of its process did.
+    fn stopped_by_others(&self) -> u64 {
+        self.report().and_then(|report| report["by_others"].as_u64()).unwrap_or(0)
     }
 
     /// What it says of its kernels.
     fn report(&self) -> Option<Value> {
         read_report(self.office.folder.path(), self.child.id())
+    }
+
+    /// Whether it has versions of its kernels.
+    fn is_prepared(&self) -> bool {
+        self.report().is_some_and(|report| report["modules"][0]["kernels"] != Value::Array(vec![]))
+    }
+
+    fn launched(&self) -> u64 {
+        self.admitted.view.read(clock::now()).launched
     }
 
     fn shape(&self) -> Option<Value> {
@@ -156,6 +230,58 @@ fn a_long_kernel_gives_way_to_a_step_and_computes_the_same() {
     assert_eq!(alone.trim_end(), company.ends());
 }
 
+/// Persistent blocks that no thread of their process ever stops.
+const LEFT_ALONE: (&str, &str) = ("DETSHARE_BLOCK_LEVEL", "others:8");
+/// Long kernels for some seconds, of each of which the program checks that every block ran once.
+const FOR_SECONDS: [&str; 7] = ["--blocks", "3000", "--rounds", "200", "--for-ms", "4000", "--wait"];
+
+/// The GPU itself sees the other process's page.
+#[test]
+fn a_step_stops_a_kernel_that_no_thread_of_its_process_stops() {
+    let mut company = Company::new(&FOR_SECONDS, &[LEFT_ALONE]);
+    until("a step stops it", || {
+        company.step();
+        company.stopped_by_others() > 0
+    });
+    assert!(company.ends().starts_with("checksum"));
+}
+
+/// Its page says for ever that it is busy. Whoever comes in its place is somebody else.
+#[test]
+fn one_who_has_left_in_the_middle_of_a_step_stops_nobody() {
+    let mut company = Company::new(&FOR_SECONDS, &[LEFT_ALONE]);
+    until("a step stops it", || {
+        company.step();
+        company.stopped_by_others() > 0
+    });
+    company.other.launch();
+    assert!(company.office.daemon.release(&company.place));
+    let (next, place) = company.office.introduce_one_who_leaves(&company.admitted, Class::Latency);
+    assert_eq!(place.slot(), company.place.slot());
+    let left = core::mem::replace(&mut company.other, next);
+    let before = company.stopped_by_others();
+    until("the next one's steps stop it", || {
+        company.step();
+        company.stopped_by_others() > before
+    });
+    assert!(left.step().is_busy());
+    assert!(company.ends().starts_with("checksum"));
+}
+
+/// Busy and idle again as fast as it can: that costs time, and nothing else.
+#[test]
+fn a_page_that_lies_costs_nothing_but_time() {
+    let (alone, _) = run(&LONG, &[]);
+    for setting in [LEFT_ALONE, ("DETSHARE_BLOCK_LEVEL", "on")] {
+        let mut company = Company::new(&LONG, &[setting]);
+        while company.child.try_wait().expect("it is ours").is_none() {
+            company.other.launch();
+            assert!(company.other.finish(company.other.launched(), 0));
+        }
+        assert_eq!(alone.trim_end(), company.ends(), "{setting:?}");
+    }
+}
+
 /// Without anybody to give way to, kernels run as they are.
 #[test]
 fn alone_nothing_is_launched_in_parts() {
@@ -179,12 +305,9 @@ fn rewritten_modules_are_kept_and_broken_ones_made_anew() {
         paths.retain(|path| path.extension().is_some_and(|it| it == "versions"));
         paths
     };
-    let is_prepared = |company: &Company| {
-        company.report().is_some_and(|report| report["modules"][0]["kernels"] != Value::Array(vec![]))
-    };
     let arguments = ["--blocks", "300", "--rounds", "20", "--for-ms", "1000", "--wait"];
     let mut company = Company::new(&arguments, &[]);
-    until("the first has its versions", || is_prepared(&company));
+    until("the first has its versions", || company.is_prepared());
     company.ends();
     let office = Rc::clone(&company.office);
     let [entry] = entries(office.folder.path()).try_into().expect("one entry");
@@ -192,16 +315,77 @@ fn rewritten_modules_are_kept_and_broken_ones_made_anew() {
 
     std::fs::write(&entry, &whole[..whole.len() - 1]).expect("it can be cut");
     let mut company = Company::in_office(Rc::clone(&office), &arguments, &[]);
-    until("the second has its versions", || is_prepared(&company));
+    until("the second has its versions", || company.is_prepared());
     let report = company.report().expect("it is there");
     assert!(report["modules"][0]["notes"][0].as_str().is_some_and(|note| note.contains("corrupt")), "{report}");
     company.ends();
     assert_eq!(std::fs::read(&entry).expect("it is there again"), whole);
 
+    // A disk that is full.
+    std::fs::remove_file(&entry).expect("it can be removed");
+    let fill = |child: &Child| {
+        let unfinished = entry.with_extension(format!("{}.part", child.id()));
+        std::os::unix::fs::symlink("/dev/full", unfinished).expect("a link");
+    };
+    let mut company = Company::started(Rc::clone(&office), &arguments, &[], Some(TURNAROUND_NS), fill);
+    until("the third has its versions", || company.is_prepared());
+    let report = company.report().expect("it is there");
+    assert!(report["modules"][0]["notes"][0].as_str().is_some_and(|note| note.contains("No space left")), "{report}");
+    company.ends();
+    assert!(!entry.exists());
+
     // Where nothing can be kept, everything goes on.
     std::fs::remove_dir_all(office.folder.path().join("block-level")).expect("it can be removed");
     std::fs::write(office.folder.path().join("block-level"), "in the way").expect("it can be written");
     Company::in_office(office, &arguments, &[]).ends();
+}
+
+/// It is never idle, from any of its threads: there is a moment for it all the same.
+#[test]
+fn a_program_that_always_has_something_to_do_gets_its_versions() {
+    let busy = "--blocks 97 --rounds 50 --for-ms 60000 --ahead 2 --threads 2 --load-again";
+    let arguments: Vec<&str> = busy.split(' ').collect();
+    // What it has loaded by then stays as it is, and launches of it do not wait for anything.
+    let mut company = Company::started(Rc::new(Office::open()), &arguments, &[], None, |_| ());
+    until("it always has something to do", || company.launched() > 100);
+    let office = Rc::clone(&company.office);
+    company.admitted.give(&office, |entry| entry.turnaround_ns = Some(TURNAROUND_NS));
+    let mut input = company.child.stdin.take().expect("piped");
+    writeln!(input, "load").expect("it listens");
+    until("what it has loaded meanwhile has versions", || company.is_prepared());
+}
+
+/// A configuration that changes while a program runs.
+#[test]
+fn what_the_daemon_says_later_counts_from_then_on() {
+    let mut company = Company::new(&["--blocks", "1500", "--rounds", "100", "--for-ms", "60000", "--wait"], &[]);
+    let launches = |company: &Company| company.shape().and_then(|shape| shape["launches"].as_u64()).unwrap_or(0);
+    let turnaround = |company: &Company| company.report().and_then(|report| report["turnaround_ns"].as_u64());
+    let launch_on = |company: &Company| {
+        let before = company.launched();
+        until("it goes on", || {
+            company.step();
+            company.launched() > before + 20
+        });
+    };
+    until("kernels are launched in parts", || {
+        company.step();
+        launches(&company) > 3
+    });
+    let office = Rc::clone(&company.office);
+    company.admitted.give(&office, |entry| entry.turnaround_ns = None);
+    until("it has heard that nothing needs to give way", || turnaround(&company) == Some(0));
+    launch_on(&company);
+    let before = company.report();
+    launch_on(&company);
+    assert_eq!(company.report(), before, "nothing is launched in parts any more");
+    company.admitted.give(&office, |entry| entry.turnaround_ns = Some(2 * TURNAROUND_NS));
+    until("it has heard that kernels are to give way again", || turnaround(&company) == Some(2 * TURNAROUND_NS));
+    let before = launches(&company);
+    until("kernels are launched in parts again", || {
+        company.step();
+        launches(&company) > before
+    });
 }
 
 /// Killed in the middle of a kernel that has been stopped: others go on.

@@ -82,13 +82,18 @@ impl Office {
 
     /// Somebody else, played by the test, as `to` sees them.
     pub(crate) fn introduce(&self, to: &Admitted, class: Class) -> Tenant {
+        self.introduce_one_who_leaves(to, class).0
+    }
+
+    /// The same, with its place in the table, to give back.
+    pub(crate) fn introduce_one_who_leaves(&self, to: &Admitted, class: Class) -> (Tenant, Claim) {
         let other = Tenant::create(class).expect("a group");
         other.set_gpu(to.hello.gpu_id);
         let owner = Owner::of_process(std::process::id()).expect("myself");
         let claim = self.daemon.claim(owner, &Entry::new(class)).expect("a free slot");
         let arrived = Arrived { slot: claim.slot(), generation: claim.generation() };
         arrived.send(&to.stream, other.file()).expect("said");
-        other
+        (other, claim)
     }
 }
 

@@ -7,8 +7,9 @@ use crate::run::run;
 use crate::subject::rewritten;
 use crate::tally::Tally;
 use crate::worker::{Outcome, Request};
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use detshare_kernel_fuzz::{MODULE_HEADER, many_blocks};
+use detshare_ptx::block_level::Kernel;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
@@ -49,24 +50,52 @@ struct Counts {
     stops: u32,
 }
 
+/// Each kernel's class, and what becomes of it.
+type Foretold = Vec<(&'static str, Kernel)>;
+
+/// What becomes of the kernels of each batch, first and count, as far as there is time. By as many threads as there are to be workers.
+fn foretell(means: &Means, seed: u64, batches: &[(u64, u64)]) -> Result<Vec<Foretold>> {
+    let part = batches.len().div_ceil(means.jobs).max(1);
+    let foretell = |batches: &[(u64, u64)]| -> Result<Vec<Foretold>> {
+        let there_is_time = batches.iter().take_while(|_| !means.is_over());
+        let each = there_is_time.map(|(first, count)| {
+            let module = generated(seed, *first, *count);
+            Ok(module.classes.into_iter().zip(rewritten(&module.text)?.1.kernels).collect())
+        });
+        each.collect()
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = batches.chunks(part).map(|part| scope.spawn(move || foretell(part))).collect();
+        let mut all = Vec::new();
+        for thread in threads {
+            let some = thread.join().map_err(|_| anyhow!("a thread is lost"))??;
+            let is_whole = some.len() == part;
+            all.extend(some);
+            // What comes behind a gap would have another number.
+            if !is_whole {
+                break;
+            }
+        }
+        Ok(all)
+    })
+}
+
 /// Judges so many kernels of a seed; whether all is right.
 pub(crate) fn fuzz(means: &Means, seed: u64, numbers: Range<u64>, out: Option<&Path>) -> Result<bool> {
     let tally = Tally::new();
+    let batches: Vec<(u64, u64)> =
+        numbers.clone().step_by(usize::try_from(BATCH)?).map(|first| (first, BATCH.min(numbers.end - first))).collect();
     let mut groups: Vec<Vec<Request>> = Vec::new();
     let mut classes: BTreeMap<&'static str, Counts> = BTreeMap::new();
     let mut refusals: BTreeMap<(String, &'static str), u32> = BTreeMap::new();
     let mut class_of = Vec::new();
-    let mut first = numbers.start;
-    while first < numbers.end && !means.is_over() {
-        let count = BATCH.min(numbers.end - first);
-        let module = generated(seed, first, count);
-        let (_, result) = rewritten(&module.text)?;
-        class_of.extend(&module.classes);
-        for (class, kernel) in module.classes.iter().zip(&result.kernels) {
+    for (&(first, count), foretold) in batches.iter().zip(foretell(means, seed, &batches)?) {
+        class_of.extend(foretold.iter().map(|(class, _)| *class));
+        for (class, kernel) in foretold {
             let counts = classes.entry(class).or_default();
             counts.sliced += u32::from(kernel.sliced.is_ok());
             counts.preemptible += u32::from(kernel.preemptible.is_ok());
-            for (version, refusal) in versions(kernel) {
+            for (version, refusal) in versions(&kernel) {
                 if let Err(refusal) = refusal {
                     *refusals.entry((format!("{:?}", refusal.kind), version)).or_default() += 1;
                 }
@@ -74,7 +103,6 @@ pub(crate) fn fuzz(means: &Means, seed: u64, numbers: Range<u64>, out: Option<&P
         }
         let count_kernels = usize::try_from(count)?;
         groups.push((0..count_kernels).map(|index| Request::Generated { seed, first, count, index }).collect());
-        first += count;
     }
     let class_of = |number: usize| class_of.get(number).copied().unwrap_or_default();
     let tell = |number: usize, outcome: &Outcome| {

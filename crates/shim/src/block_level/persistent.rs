@@ -1,0 +1,216 @@
+//! Persistent blocks: stopped in the middle of a kernel, and launched again.
+//!
+//! The launch call stays with its kernel. It stops it when the policy would hold it if it were to begin now; and the kernel itself
+//! looks at the step words of latency tenants that it would have to give way to (`sight`), so that it ends whether or not this thread runs.
+//! Either way the call holds at the gate and goes on with the same counter.
+
+use super::conduct::Conduct;
+use super::control::{Control, STOP};
+use super::loaded::Launchable;
+use super::packed::Packed;
+use super::parts::{BY_OTHERS, Job, LET_GO, PREEMPTIBLE, Request, STOPPED, note};
+use super::report;
+use super::sight::Owner;
+use super::waiting::{Relaxed, Waited, elapsed, nanoseconds};
+use crate::call::is_ok;
+use crate::gate::{self, Part};
+use crate::lane::FULL;
+use crate::tenant;
+use core::time::Duration;
+use detshare_board::{SLOTS, clock};
+use detshare_cuda::types::{CUevent, CUfunction, CUresult};
+use detshare_ptx::block_level::Persistent;
+
+/// Once it may run, it runs for so long at least, whatever happens meanwhile.
+const LEAST_NS: u64 = 1_000_000;
+
+/// Tenants whose steps stop a part, by the bits of their slots, and where the GPU finds their words; 0 is none.
+#[derive(Default)]
+struct Others {
+    slots: u64,
+    words: [u64; 3],
+}
+
+/// How persistent blocks ended, when they were launched, and when we stopped them if we did.
+struct Ended {
+    waited: Waited,
+    started: u64,
+    stopped: Option<u64>,
+}
+
+impl Ended {
+    /// How long it was until they gave way: since we stopped them, or another tenant's step did.
+    fn gave_way_ns(&self, others: &Others) -> Option<u64> {
+        let asked = self.stopped.into_iter().chain(gate::begun_since(others.slots, self.started)).min();
+        asked.map(|at| clock::now().saturating_sub(at))
+    }
+}
+
+impl Job<'_> {
+    pub(super) fn preemptibly(&self, conduct: &Conduct<'_>) -> Option<CUresult> {
+        let Launchable { function, work_offset, .. } = self.versions.preemptible(self.request.shape)?;
+        let mut arguments =
+            Packed::new(self.request.arguments, self.versions.layout()?, work_offset, size_of::<Persistent>())?;
+        let control = self.controls.take()?;
+        let [end, start, stopped] = control.events();
+        let work = Persistent {
+            grid: self.request.shape.grid,
+            blocks: self.blocks,
+            next: control.counter().0,
+            flags: [control.flag(), 0, 0, 0],
+            mask: STOP,
+            _pad: 0,
+        };
+        let _relaxed = Relaxed::new();
+        let (mut lane, _) = self.pass(conduct, false);
+        let (mut state, _occupied) = self.begin(conduct)?;
+        let (mut is_first, mut stops, mut took) = (true, 0, Some(Duration::ZERO));
+        let (mut reached, mut looks_at_others) = (0, true);
+        note(PREEMPTIBLE);
+        loop {
+            control.stop(false);
+            let others = if looks_at_others { self.others(conduct, &control, lane) } else { Others::default() };
+            let [one, two, three] = others.words;
+            arguments.set(&Persistent { flags: [control.flag(), one, two, three], ..work });
+            let mut is_marked = false;
+            let code = self.put_in(&mut state, lane, |at| {
+                if is_first {
+                    cu!(cuMemsetD32Async(control.counter(), 0, 1, at));
+                }
+                if conduct.is_measured {
+                    cu!(cuEventRecord(start, at));
+                }
+                let code = arguments.launch(function, conduct.at_once, self.request.shape, at);
+                if !is_ok(code) {
+                    return code;
+                }
+                // A kernel that fails at once fails these, and not its launch.
+                is_marked = is_ok(cu!(cuEventRecord(stopped, at)))
+                    && is_ok(cu!(cuMemcpyDtoHAsync_v2(control.counted_at(), control.counter(), size_of::<u32>(), at)))
+                    && is_ok(cu!(cuEventRecord(end, at)));
+                code
+            });
+            let share = self.share(&state);
+            drop(state);
+            if !is_ok(code) {
+                return (!is_first).then(|| self.refused(code));
+            }
+            if !is_marked {
+                break;
+            }
+            let ended = self.watch(conduct, &control, end, stops, lane == FULL);
+            match ended.waited {
+                // What went wrong is told by the next call, as for the original.
+                Waited::Failed => break,
+                Waited::TooLong => {
+                    arguments.set(&Persistent { mask: 0, ..work });
+                    self.let_go(control, &arguments, function, conduct);
+                    break;
+                }
+                Waited::Over => {
+                    if conduct.is_measured {
+                        took = took.and_then(|took| Some(took + elapsed(start, stopped)?.mul_f64(share)));
+                    }
+                    let counted = control.counted();
+                    let is_complete = counted >= self.blocks;
+                    match (conduct.plan, ended.gave_way_ns(&others)) {
+                        (Some((plan, number)), Some(ns)) if !is_complete => plan.note_giving_way(number, ns),
+                        (Some((plan, number)), _) if is_complete && conduct.is_measured => {
+                            took.into_iter().for_each(|took| plan.note(number, took));
+                        }
+                        _ => {}
+                    }
+                    if is_complete {
+                        break;
+                    }
+                    if ended.stopped.is_none() {
+                        note(BY_OTHERS);
+                        report::changed();
+                    }
+                    // Somebody who is busy for a moment again and again does not keep it from ever running.
+                    looks_at_others = counted > reached;
+                    reached = counted;
+                }
+            }
+            (is_first, stops) = (false, stops + 1);
+            note(STOPPED);
+            (lane, _) = self.pass(conduct, true);
+            state = self.request.logical.lock();
+        }
+        Some(CUresult::CUDA_SUCCESS)
+    }
+
+    /// Where the GPU finds the step words of those to whom this part would have to give way.
+    fn others(&self, conduct: &Conduct<'_>, control: &Control, lane: usize) -> Others {
+        let Request { coroutine, logical, profile, .. } = self.request;
+        let Some(membership) = tenant::membership() else { return Others::default() };
+        let part = Part { lasts_ns: conduct.part_ns, is_alone: true, has_all: lane == FULL };
+        let slots = gate::gives_way_to(coroutine, logical, profile, part);
+        let (mut others, mut count) = (Others::default(), 0);
+        for slot in (0..SLOTS).filter(|slot| slots >> slot & 1 != 0) {
+            let word = control.step_of(Owner { slot, generation: membership.page_of(slot) });
+            if let (Some(word), Some(place)) = (word, others.words.get_mut(count)) {
+                *place = word;
+                others.slots |= 1 << slot;
+                count += 1;
+            }
+        }
+        others
+    }
+
+    /// Waits for persistent blocks to end, and stops them if somebody else is to have the GPU. They have been stopped so
+    /// often before, and run on all SMs, or not.
+    fn watch(&self, conduct: &Conduct<'_>, control: &Control, end: CUevent, stops: u64, has_all: bool) -> Ended {
+        let Request { coroutine, logical, profile, .. } = self.request;
+        let part = Part { lasts_ns: conduct.part_ns, is_alone: true, has_all };
+        let (started, patience) = (clock::now(), nanoseconds(conduct.patience()));
+        let stop_after = conduct.forced.map(|forced| forced.stop_after_ns(stops));
+        let (mut stopped, mut may_run) = (None, false);
+        loop {
+            let now = clock::now();
+            if stopped.is_none() {
+                let is_to_stop = match stop_after {
+                    Some(after) => now.saturating_sub(started) >= after,
+                    None => {
+                        let must = gate::must_give_way(coroutine, logical, profile, part);
+                        may_run |= !must;
+                        // Where it was held for as long as it may be, it runs although others want the GPU.
+                        must && (may_run || now.saturating_sub(started) > LEAST_NS)
+                    }
+                };
+                if is_to_stop {
+                    control.stop(true);
+                    stopped = Some(now);
+                }
+            }
+            match cu!(cuEventQuery(end)) {
+                CUresult::CUDA_ERROR_NOT_READY => {}
+                code if is_ok(code) => return Ended { waited: Waited::Over, started, stopped },
+                _ => return Ended { waited: Waited::Failed, started, stopped },
+            }
+            if now.saturating_sub(started) > patience || coroutine.is_ending() {
+                return Ended { waited: Waited::TooLong, started, stopped };
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// It takes too long: whatever is left of it goes into the stream as a part that does not stop, and nobody waits for it.
+    fn let_go(&self, control: Control, arguments: &Packed, function: CUfunction, conduct: &Conduct<'_>) {
+        self.versions.avoid();
+        note(LET_GO);
+        if self.request.coroutine.is_ending() {
+            return;
+        }
+        let [end, ..] = control.events();
+        let mut state = self.request.logical.lock();
+        let lane = state.lane();
+        self.put_in(&mut state, lane, |at| {
+            let code = arguments.launch(function, conduct.at_once, self.request.shape, at);
+            cu!(cuEventRecord(end, at));
+            code
+        });
+        drop(state);
+        control.rest();
+    }
+}
