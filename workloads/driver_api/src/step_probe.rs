@@ -9,7 +9,7 @@
 //! * `host`: have a host function called behind it and wait until it was;
 //! * `shapes:N`: launch so many that come to their end at once, each with another size of shared memory;
 //! * `many:N`: launch so many that come to their end at once;
-//! * `slowly:N`: launch so many that come to their end at once, with half a millisecond of the host's time before each;
+//! * `slowly:N`: launch so many that come to their end at once, with two milliseconds of the host asleep before each;
 //! * `fork`: have a child that does nothing until standard input ends; `fork-exit`: one that ends at once, as programs do.
 
 use anyhow::{Context, Result, bail, ensure};
@@ -21,7 +21,7 @@ use detshare_cuda::types::{
 };
 use detshare_workloads::{Library, cu};
 use std::io::{BufRead, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Waits until the word at `gate` is not below `ticket`.
 const WAITER: &std::ffi::CStr = c"
@@ -143,10 +143,8 @@ impl Probe {
     }
 
     fn launch_slowly(&self) -> Result<()> {
-        let since = Instant::now();
-        while since.elapsed() < Duration::from_micros(500) {
-            core::hint::spin_loop();
-        }
+        // Asleep, so that the software GPU has this core meanwhile.
+        std::thread::sleep(Duration::from_millis(2));
         self.launch(self.stream, 0)
     }
 
