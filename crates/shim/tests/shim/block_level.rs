@@ -151,7 +151,7 @@ impl Company {
         Self { office, admitted, other, place, child }
     }
 
-    /// The other has a step, which ends.
+    /// The other has a step of a millisecond, and a pause after it: that is the load. Nothing is waited for by it.
     fn step(&self) {
         self.other.launch();
         std::thread::sleep(Duration::from_millis(1));
@@ -218,10 +218,7 @@ fn a_long_kernel_gives_way_to_a_step_and_computes_the_same() {
     assert!(company.admitted.hello.block_level);
     let mut gave_way = 0;
     while company.child.try_wait().expect("it is ours").is_none() {
-        company.other.launch();
-        std::thread::sleep(Duration::from_millis(1));
-        assert!(company.other.finish(company.other.launched(), 0));
-        std::thread::sleep(Duration::from_millis(10));
+        company.step();
         gave_way = gave_way.max(company.shape().and_then(|shape| shape["preempted"].as_u64()).unwrap_or(0));
     }
     let report = company.report().expect("it says what it does");
@@ -233,7 +230,7 @@ fn a_long_kernel_gives_way_to_a_step_and_computes_the_same() {
 /// Persistent blocks that no thread of their process ever stops.
 const LEFT_ALONE: (&str, &str) = ("DETSHARE_BLOCK_LEVEL", "others:8");
 /// Long kernels for some seconds, of each of which the program checks that every block ran once.
-const FOR_SECONDS: [&str; 7] = ["--blocks", "3000", "--rounds", "200", "--for-ms", "4000", "--wait"];
+const FOR_SECONDS: [&str; 7] = ["--blocks", "3000", "--rounds", "200", "--for-ms", "8000", "--wait"];
 
 /// The GPU itself sees the other process's page.
 #[test]
@@ -393,10 +390,7 @@ fn what_the_daemon_says_later_counts_from_then_on() {
 fn a_program_that_is_killed_in_the_middle_harms_nobody() {
     let mut company = Company::new(&["--blocks", "3000", "--rounds", "300", "--for-ms", "60000", "--wait"], &[]);
     until("it gives way", || {
-        company.other.launch();
-        std::thread::sleep(Duration::from_millis(2));
-        assert!(company.other.finish(company.other.launched(), 0));
-        std::thread::sleep(Duration::from_millis(8));
+        company.step();
         company.shape().is_some_and(|shape| shape["preempted"].as_u64() > Some(0))
     });
     company.child.kill().expect("it is ours");

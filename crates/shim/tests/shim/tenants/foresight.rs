@@ -2,9 +2,10 @@
 
 use super::{
     A_WHILE, BESIDE, BUSY, Office, Program, SLO_AWARE, beside_a_server, joined, until, until_it_sees_the_other,
+    until_some,
 };
 use detshare_board::{Class, Entry, KernelNote, Noted, clock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// As the policy numbers its reasons.
 const IN_FLIGHT: u8 = 11;
@@ -147,4 +148,104 @@ fn what_is_in_flight_is_counted_over_all_streams() {
         program.does(&["open", "context"]);
     }
     program.ends();
+}
+
+/// Of a kernel that is known on a lane, one launch in 256 is timed, and all of the first few there. Those take what this
+/// says; what the others take does not matter.
+#[test]
+fn kernels_that_keep_running_too_long_are_quarantined_until_they_behave() {
+    const TIMED: u32 = 256;
+    const FIRST: u32 = 20;
+    const USUAL: Duration = Duration::from_millis(5);
+    const FAR_TOO_LONG: Duration = Duration::from_millis(100);
+    let (office, mut program, admitted) = joined(&[("DETSHARE_CLASS", "best-effort")], |_| ());
+    office.daemon.set_policy(SLO_AWARE);
+    // It has no habits: nobody is held for it, and only few SMs are to be had beside it by whoever cannot be planned with.
+    let _other = office.introduce(&admitted, Class::Latency);
+    let mut launched = 0_u32;
+    let mut launch = |program: &mut Program, timed: Duration, is_first: bool| {
+        program.does(&["begin"]);
+        let takes = match (launched.is_multiple_of(TIMED), is_first) {
+            (_, true) => USUAL,
+            (true, false) => timed,
+            (false, false) => Duration::ZERO,
+        };
+        let since = Instant::now();
+        while since.elapsed() < takes {
+            std::thread::yield_now();
+        }
+        program.does(&["open", "stream"]);
+        launched += 1;
+    };
+    let mut launch_until = |program: &mut Program, timed: Duration, quarantined: bool| {
+        let mut is_there = |here| {
+            launch(program, timed, here < FIRST);
+            admitted.view.is_quarantined() == quarantined
+        };
+        assert!((0..60 * TIMED).any(&mut is_there), "in vain: quarantined is still {}", !quarantined);
+        // The first one since it was noticed.
+        launch(program, timed, true);
+    };
+    launch_until(&mut program, FAR_TOO_LONG, true);
+    let state = admitted.view.read(clock::now());
+    assert_eq!(state.lane_width, 16, "few SMs: {state:?}");
+    launch_until(&mut program, USUAL, false);
+    assert_eq!(admitted.view.read(clock::now()).lane_width, 132, "all SMs again");
+    program.ends();
+}
+
+/// What was measured is on the board, and who comes later goes on from what is known.
+#[test]
+fn what_a_kernel_takes_is_kept() {
+    let (_office, mut program, admitted) = joined(&[], |_| ());
+    until("it is measured", || {
+        program.does(&["begin", "open", "stream"]);
+        admitted.view.kernels().iter().any(|kernel| !kernel.widths.is_empty())
+    });
+    let mut known = admitted.view.kernels().remove(0);
+    assert_eq!((known.name.as_str(), known.widths[0].0), ("waiter", 132));
+    program.ends();
+
+    known.widths = vec![(132, 7_000_000, 50)];
+    let office = Office::open();
+    office.daemon.publish_kernels(0, std::slice::from_ref(&known));
+    office.daemon.set_policy(SLO_AWARE);
+    let mut program = Program::start(office.folder.path(), &[("DETSHARE_CLASS", "best-effort")]);
+    let admitted = office.admit(|_| ());
+    program.hear("ready");
+    let _other = office.introduce(&admitted, Class::Latency);
+    let said = until_some(|| {
+        program.does(&["begin", "open", "stream"]);
+        admitted.view.decisions().first().copied()
+    });
+    assert_eq!(said.kernel, known.identity);
+    // A few more measurements count by then, and the first of them were short.
+    assert!(said.predicted_ns > 0 && said.predicted_ns <= 7_000_000, "{said:?}");
+    program.ends();
+}
+
+/// Of kernels that nobody has ever seen something usual is assumed, and it can be seen that nothing is known.
+#[test]
+fn kernels_that_were_never_seen_are_taken_for_usual_ones() {
+    let (_office, mut program, admitted, other) = beside_a_server();
+    other.set_habits(1_000, 5_000_000, 0);
+    program.does(&["shapes:1000", "stream"]);
+    let decisions = admitted.view.decisions();
+    assert!(decisions.iter().all(|decision| decision.predicted_ns == 0), "{:?}", decisions.last());
+    program.ends();
+}
+
+/// A program whose shapes never come again does not fill the memory with what is known of them.
+#[test]
+fn there_is_an_end_to_shapes() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let stats = folder.path().join("stats");
+    let (_office, mut program, admitted) = joined(&[("DETSHARE_STATS", stats.to_str().expect("plain"))], |_| ());
+    program.does(&["shapes:10000", "stream"]);
+    program.ends();
+    assert_eq!(admitted.view.read(clock::now()).launched, 10_000);
+    let stats = std::fs::read_to_string(stats).expect("stats");
+    let stats: serde_json::Value = serde_json::from_str(&stats).expect("JSON");
+    let shapes = stats["lanes"]["shapes"].as_u64().expect("a number");
+    assert!((8_000..9_000).contains(&shapes), "{stats}");
 }
