@@ -34,7 +34,10 @@ pub(crate) fn write(release: u32, functions: &[Function]) {
     };
     let mut exports = Exports { version: format!("libcudart.so.{release}"), ..Exports::default() };
     for function in functions.iter().chain(ALSO).filter(|function| !DIRECT.contains(&function.name)) {
-        let variants = [(function.name.to_string(), "LEGACY"), (format!("{}{}", function.name, function.per_thread), "PER_THREAD")];
+        let variants = [
+            (function.name.to_string(), "LEGACY"),
+            (format!("{}{}", function.name, function.per_thread), "PER_THREAD"),
+        ];
         let variants = &variants[..if function.per_thread.is_empty() { 1 } else { 2 }];
         for (name, default) in variants {
             match implementation(function.name) {
@@ -75,7 +78,9 @@ impl Exports {
             .parameters
             .iter()
             .map(|(name, ty)| match *ty {
-                "cudaStream_t" if !function.per_thread.is_empty() => format!("boundary::explicit({name}, boundary::{default})"),
+                "cudaStream_t" if !function.per_thread.is_empty() => {
+                    format!("boundary::explicit({name}, boundary::{default})")
+                }
                 _ => (*name).to_string(),
             })
             .collect();

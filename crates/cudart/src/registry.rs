@@ -237,9 +237,10 @@ unsafe fn load_image(image: *const c_void) -> Outcome<CUlibrary> {
 unsafe fn link(linked: *const c_void, parts: *const *const c_void) -> Outcome<CUlibrary> {
     // SAFETY: the caller's promise.
     let parts: Vec<_> = (0..).map(|index| unsafe { *parts.add(index) }).take_while(|part| !part.is_null()).collect();
-    // SAFETY: what nvcc's linker could link already has everything.
-    if let Ok(library) = unsafe { load_image(linked) } {
-        return Ok(library);
+    // SAFETY: what nvcc's linker made; without machine code it had nothing to link.
+    if unsafe { size_of_fat_binary(linked) } > size_of::<Header>() {
+        // SAFETY: as above.
+        return unsafe { load_image(linked) };
     }
     let mut state = CUlinkState(null_mut());
     // SAFETY: no options, and a place for the handle.
@@ -247,7 +248,11 @@ unsafe fn link(linked: *const c_void, parts: *const *const c_void) -> Outcome<CU
     let link = || {
         for part in parts {
             // SAFETY: a fat binary, whose size stands in itself.
-            unsafe { add_part(state, part) }?;
+            match unsafe { add_part(state, part) } {
+                // nvcc adds a library of the device's own to all programs. Whoever does need it misses its functions.
+                Err(cudaError_t::cudaErrorNoKernelImageForDevice) => {}
+                added => added?,
+            }
         }
         let (mut image, mut size) = (null_mut(), 0);
         // SAFETY: an open linker, and places for the results.
@@ -261,20 +266,28 @@ unsafe fn link(linked: *const c_void, parts: *const *const c_void) -> Outcome<CU
     library.and_then(|library| destroyed.map(|()| library))
 }
 
+/// What a fat binary begins with.
+#[repr(C)]
+struct Header {
+    magic: c_uint,
+    version: u16,
+    header_size: u16,
+    size: u64,
+}
+
+/// # Safety
+/// `image` is a fat binary.
+unsafe fn size_of_fat_binary(image: *const c_void) -> usize {
+    // SAFETY: the caller's promise.
+    let header = unsafe { &*image.cast::<Header>() };
+    usize::from(header.header_size) + usize::try_from(header.size).unwrap_or(0)
+}
+
 /// # Safety
 /// `part` is a fat binary.
 unsafe fn add_part(state: CUlinkState, part: *const c_void) -> Outcome {
-    /// What a fat binary begins with.
-    #[repr(C)]
-    struct Header {
-        magic: c_uint,
-        version: u16,
-        header_size: u16,
-        size: u64,
-    }
     // SAFETY: the caller's promise.
-    let header = unsafe { &*part.cast::<Header>() };
-    let size = usize::from(header.header_size) + usize::try_from(header.size).unwrap_or(0);
+    let size = unsafe { size_of_fat_binary(part) };
     let (kind, data) = (CUjitInputType::CU_JIT_INPUT_FATBINARY, part.cast_mut());
     // SAFETY: as many bytes as the header says, and no options.
     unsafe { driver!(cuLinkAddData_v2(state, kind, data, size, null(), 0, null_mut(), null_mut())) }
