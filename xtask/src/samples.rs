@@ -218,6 +218,49 @@ fn check_one(
     expected.map_or(Ok(()), |expected| compare(&found, expected))
 }
 
+/// As a person starts a program: by `detshare run`, with nothing else set. One that carries NVIDIA's runtime is told what to do.
+pub(crate) fn started_by_detshare(toolkit: &Path, samples: &[Sample], built: &Path) -> Result<()> {
+    /// It needs kernels, variables and the linker.
+    const PROGRAM: &str = "separate";
+    let sample = samples.iter().find(|sample| sample.name == PROGRAM).context("the sample is there")?;
+    let ended = run_on_software_gpu(built, &sample.program)?;
+    ensure!(ended.status.success(), "{PROGRAM} ended with {}", ended.status);
+    // The loader complains there if versions of names do not fit.
+    ensure!(ended.stderr.is_empty(), "{PROGRAM}: {}", String::from_utf8_lossy(&ended.stderr));
+    let carries_its_own = compile_with_static_runtime(toolkit)?;
+    let ended = run_on_software_gpu(built, &carries_its_own)?;
+    ensure!(!ended.status.success(), "NVIDIA's runtime works: then say so");
+    let words = String::from_utf8_lossy(&ended.stderr);
+    ensure!(words.contains("nvcc -cudart shared"), "a program with NVIDIA's runtime is not told what to do: {words}");
+    Ok(())
+}
+
+fn run_on_software_gpu(built: &Path, program: &Path) -> Result<std::process::Output> {
+    let mut command = Command::new(built.join("detshare"));
+    command.args(["run", "--device", "soft", "--"]).arg(program);
+    for name in ["LD_LIBRARY_PATH", "LD_PRELOAD", "DETSHARE_DRIVER", "DETSHARE_SHIM", "DETSHARE_SOFTGPU"] {
+        command.env_remove(name);
+    }
+    // No daemon of anybody else's.
+    Ok(command.env("DETSHARE_DIR", target().join("samples-no-daemon")).output()?)
+}
+
+/// A program as nvcc links it where nothing is said.
+fn compile_with_static_runtime(toolkit: &Path) -> Result<PathBuf> {
+    let source = folder().join("parts/static_runtime.cu");
+    let out = target().join("samples/static_runtime");
+    let program = out.join("static_runtime");
+    let key = key_of(&(contents(std::slice::from_ref(&source))?, TOOLKIT));
+    if !is_current(&out, key) {
+        std::fs::create_dir_all(&out)?;
+        let mut nvcc = Command::new(toolkit.join("bin/nvcc"));
+        nvcc.args(["-arch=compute_90", "-code=compute_90", "-L"]).arg(toolkit.join("lib"));
+        run(nvcc.arg(source).arg("-o").arg(&program))?;
+        make_current(&out, key)?;
+    }
+    Ok(program)
+}
+
 /// The results of a GPU, if there are any.
 fn expected() -> Result<Option<Value>> {
     let file = expected_file();

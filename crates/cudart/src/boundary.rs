@@ -35,7 +35,8 @@ thread_local! {
 /// Runs one function of the runtime for a program, and remembers its error.
 pub fn call(body: impl FnOnce() -> Outcome) -> cudaError_t {
     let error = catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(cudaError_t::cudaErrorUnknown)).err();
-    if let Some(error) = error {
+    // Work that is not finished is no error, though there is a code for it.
+    if let Some(error) = error.filter(|error| *error != cudaError_t::cudaErrorNotReady) {
         LAST.set(error);
     }
     error.unwrap_or(cudaError_t::cudaSuccess)

@@ -14,8 +14,6 @@
 //!   it goes to the driver until it is used.
 //! * [`direct`]: the few functions that are no calls of the driver and return something else.
 //! * `driver`: the driver's functions, found when they are first called.
-//!
-//! Where the manual leaves open what a call returns, an H200 with NVIDIA's runtime was asked (`workloads/samples`).
 
 pub mod api;
 pub mod boundary;

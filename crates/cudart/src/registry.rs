@@ -154,8 +154,8 @@ pub(crate) fn function_of(kernel: cudaKernel_t) -> *mut c_void {
 pub(crate) fn variable(variable: *const c_void) -> Outcome<(CUdeviceptr, usize)> {
     context::ready()?;
     let mut all = registry();
-    let known = all.variables.get(&variable.addr()).cloned().ok_or(cudaError_t::cudaErrorInvalidSymbol)?;
-    all.find(&known)
+    let known = all.variables.get(&variable.addr()).or_else(|| all.managed_at(variable)).cloned();
+    all.find(&known.ok_or(cudaError_t::cudaErrorInvalidSymbol)?)
 }
 
 /// The addresses of a fat binary's managed variables, each with where the program keeps it.
@@ -176,6 +176,17 @@ fn not_found_as(error: cudaError_t, instead: cudaError_t) -> cudaError_t {
 }
 
 impl Registry {
+    /// In the program's text a managed variable is what its address leads to, and so it is named by that address.
+    fn managed_at(&self, address: *const c_void) -> Option<&Variable> {
+        let leads_there = |place: usize| {
+            let place = core::ptr::with_exposed_provenance::<*const c_void>(place);
+            // SAFETY: where the program keeps the address, registered as such.
+            unsafe { *place == address }
+        };
+        let managed = self.variables.iter().filter(|(_, variable)| variable.is_managed);
+        managed.into_iter().find(|(place, _)| leads_there(**place)).map(|(_, variable)| variable)
+    }
+
     fn find(&mut self, variable: &Variable) -> Outcome<(CUdeviceptr, usize)> {
         let library = self.library(variable.binary)?;
         let (mut address, mut size) = (CUdeviceptr_v2(0), 0);
