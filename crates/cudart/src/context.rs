@@ -124,11 +124,10 @@ pub(crate) fn set_flags(device: c_int, flags: c_uint) -> Outcome {
 pub(crate) fn reset() -> Outcome {
     let device = device()?;
     CHOSEN.set(Some(device));
-    // SAFETY: a device, and no context any more.
-    unsafe {
-        driver!(cuDevicePrimaryCtxReset_v2(handle(device)?))?;
-        driver!(cuCtxSetCurrent(CUcontext(null_mut())))?;
-    }
+    // SAFETY: a device.
+    unsafe { driver!(cuDevicePrimaryCtxReset_v2(handle(device)?)) }?;
+    // SAFETY: no context any more.
+    unsafe { driver!(cuCtxSetCurrent(CUcontext(null_mut()))) }?;
     if let Some(context) = lock(&HELD).remove(&device) {
         // SAFETY: a device; that it was reset already is no error of the program.
         let _ = unsafe { driver!(cuDevicePrimaryCtxRelease_v2(handle(device)?)) };

@@ -77,7 +77,7 @@ pub(crate) fn copy_of_box(from: &Side, to: &Side, extent: cudaExtent, kind: cuda
     }
     let element = from.element()?.max(to.element()?);
     Ok(CUDA_MEMCPY3D {
-        srcXInBytes: from.position.x * from.element()?,
+        srcXInBytes: from.position.x.saturating_mul(from.element()?),
         srcY: from.position.y,
         srcZ: from.position.z,
         srcLOD: 0,
@@ -88,7 +88,7 @@ pub(crate) fn copy_of_box(from: &Side, to: &Side, extent: cudaExtent, kind: cuda
         reserved0: core::ptr::null_mut(),
         srcPitch: from.pointer.pitch,
         srcHeight: from.pointer.ysize,
-        dstXInBytes: to.position.x * to.element()?,
+        dstXInBytes: to.position.x.saturating_mul(to.element()?),
         dstY: to.position.y,
         dstZ: to.position.z,
         dstLOD: 0,
@@ -99,7 +99,7 @@ pub(crate) fn copy_of_box(from: &Side, to: &Side, extent: cudaExtent, kind: cuda
         reserved1: core::ptr::null_mut(),
         dstPitch: to.pointer.pitch,
         dstHeight: to.pointer.ysize,
-        WidthInBytes: extent.width * element,
+        WidthInBytes: extent.width.saturating_mul(element),
         Height: extent.height,
         Depth: extent.depth,
     })
@@ -119,7 +119,7 @@ pub(crate) fn parameters_of_copy(copy: &CUDA_MEMCPY3D) -> Outcome<cudaMemcpy3DPa
         let pointer = match memory {
             CUmemorytype::CU_MEMORYTYPE_ARRAY => core::ptr::null_mut(),
             CUmemorytype::CU_MEMORYTYPE_HOST => host_pointer,
-            _ => core::ptr::with_exposed_provenance_mut(device.0 as usize),
+            _ => core::ptr::with_exposed_provenance_mut(usize::try_from(device.0).unwrap_or(0)),
         };
         let array = if memory == CUmemorytype::CU_MEMORYTYPE_ARRAY { array } else { CUarray(core::ptr::null_mut()) };
         (array, cudaPitchedPtr { ptr: pointer, pitch, xsize: pitch, ysize: height })

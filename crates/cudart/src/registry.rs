@@ -3,10 +3,11 @@
 
 use crate::boundary::Outcome;
 use crate::context;
-use crate::driver::driver;
+use crate::driver::{driver, function, ok};
 use crate::types::{cudaError_t, cudaKernel_t};
 use core::ffi::{CStr, c_int, c_uint, c_void};
 use core::ptr::{null, null_mut};
+use detshare_cuda::entry::{cuLibraryGetGlobal, cuLibraryGetManaged};
 use detshare_cuda::types::{CUdeviceptr, CUdeviceptr_v2, CUfunction, CUjitInputType, CUkernel, CUlibrary, CUlinkState};
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -191,14 +192,9 @@ impl Registry {
         let library = self.library(variable.binary)?;
         let (mut address, mut size) = (CUdeviceptr_v2(0), 0);
         let name = variable.name.as_ptr();
+        let get = if variable.is_managed { function(cuLibraryGetManaged)? } else { function(cuLibraryGetGlobal)? };
         // SAFETY: a loaded library, a terminated name, and places for the results.
-        let result = unsafe {
-            if variable.is_managed {
-                driver!(cuLibraryGetManaged(&raw mut address, &raw mut size, library, name))
-            } else {
-                driver!(cuLibraryGetGlobal(&raw mut address, &raw mut size, library, name))
-            }
-        };
+        let result = ok(unsafe { get(&raw mut address, &raw mut size, library, name) });
         result.map_err(|error| not_found_as(error, cudaError_t::cudaErrorInvalidSymbol))?;
         Ok((address, size))
     }
@@ -210,7 +206,9 @@ impl Registry {
             return Ok(library);
         }
         // SAFETY: what nvcc's code registered lies in the program's constant data until it is removed.
-        let library = unsafe { load(&*binary.wrapper) }?;
+        let wrapper = unsafe { &*binary.wrapper };
+        // SAFETY: nvcc's.
+        let library = unsafe { load(wrapper) }?;
         binary.library = Some(library);
         Ok(library)
     }
@@ -246,8 +244,10 @@ unsafe fn load_image(image: *const c_void) -> Outcome<CUlibrary> {
 /// # Safety
 /// `linked` is what nvcc's linker made, and `parts` are fat binaries up to NULL.
 unsafe fn link(linked: *const c_void, parts: *const *const c_void) -> Outcome<CUlibrary> {
-    // SAFETY: the caller's promise.
-    let parts: Vec<_> = (0..).map(|index| unsafe { *parts.add(index) }).take_while(|part| !part.is_null()).collect();
+    let place = |index| parts.wrapping_add(index);
+    // SAFETY: none behind NULL is looked at.
+    let parts = (0..).map(|index| unsafe { *place(index) }).take_while(|part| !part.is_null());
+    let parts: Vec<_> = parts.collect();
     // SAFETY: what nvcc's linker made; without machine code it had nothing to link.
     if unsafe { size_of_fat_binary(linked) } > size_of::<Header>() {
         // SAFETY: as above.

@@ -76,7 +76,7 @@ pub fn reason(function: &str) -> Option<&'static str> {
         Some(beginning) => function.starts_with(beginning),
         None => *name == function,
     };
-    REASONS.iter().find(|(_, names)| names.iter().any(|name| holds_for(name))).map(|(reason, _)| *reason)
+    REASONS.iter().find(|(_, names)| names.iter().any(&holds_for)).map(|(reason, _)| *reason)
 }
 
 /// What a function returns that is not there. With `DETSHARE_LOG` set, standard error says so.

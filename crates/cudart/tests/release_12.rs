@@ -1,5 +1,10 @@
 //! What CUDA 12's runtime has with other arguments than CUDA 13's, as its programs call it.
 
+#![allow(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "one function after the other, each as the header declares it and with places for what it writes"
+)]
+
 #[allow(dead_code, reason = "shared with other tests")]
 mod library;
 

@@ -261,16 +261,25 @@ pub unsafe fn cudaMemcpy2DArrayToArray(
     copy_box(&rectangle(to, from, (width, height), kind)?, How::Now(default))
 }
 
+/// A rectangle of an array, and how many bytes come before it.
+struct Run {
+    left: usize,
+    top: usize,
+    width: usize,
+    rows: usize,
+    before: usize,
+}
+
 /// Rows of an array as one run of bytes, from a place on: a part of a row, whole rows, a part of a row.
-fn runs(array: CUarray, left: usize, top: usize, count: usize) -> Outcome<Vec<(usize, usize, usize, usize, usize)>> {
-    let row = descriptor(array)?.Width * element_size(array)?;
+fn runs(array: CUarray, left: usize, top: usize, count: usize) -> Outcome<Vec<Run>> {
+    let row = descriptor(array)?.Width.saturating_mul(element_size(array)?);
     require(row > 0 && left < row)?;
     let mut runs = Vec::new();
     let (mut x, mut y, mut done) = (left, top, 0);
     while done < count {
         let whole = (count - done) / row;
         let (width, rows) = if x == 0 && whole > 0 { (row, whole) } else { ((row - x).min(count - done), 1) };
-        runs.push((x, y, width, rows, done));
+        runs.push(Run { left: x, top: y, width, rows, before: done });
         done += width * rows;
         (x, y) = (0, y + rows);
     }
@@ -287,9 +296,9 @@ unsafe fn to_array(
     how: How,
 ) -> Outcome {
     context::ready()?;
-    for (x, y, width, rows, done) in runs(to, left, top, count)? {
-        let from = in_memory(from.wrapping_byte_add(done), width);
-        copy_box(&rectangle(in_array(to, x, y), from, (width, rows), kind)?, how)?;
+    for Run { left, top, width, rows, before } in runs(to, left, top, count)? {
+        let from = in_memory(from.wrapping_byte_add(before), width);
+        copy_box(&rectangle(in_array(to, left, top), from, (width, rows), kind)?, how)?;
     }
     Ok(())
 }
@@ -304,9 +313,9 @@ unsafe fn from_array(
     how: How,
 ) -> Outcome {
     context::ready()?;
-    for (x, y, width, rows, done) in runs(from, left, top, count)? {
-        let to = in_memory(to.wrapping_byte_add(done), width);
-        copy_box(&rectangle(to, in_array(from, x, y), (width, rows), kind)?, how)?;
+    for Run { left, top, width, rows, before } in runs(from, left, top, count)? {
+        let to = in_memory(to.wrapping_byte_add(before), width);
+        copy_box(&rectangle(to, in_array(from, left, top), (width, rows), kind)?, how)?;
     }
     Ok(())
 }
@@ -375,10 +384,10 @@ pub unsafe fn cudaMemcpyArrayToArray(
     let runs_to = runs(to, to_left, to_top, count)?;
     let runs_from = runs(from, from_left, from_top, count)?;
     require(runs_to.len() == runs_from.len())?;
-    for ((to_x, to_y, width, rows, _), (x, y, from_width, ..)) in runs_to.into_iter().zip(runs_from) {
-        require(width == from_width)?;
-        let (to, from) = (in_array(to, to_x, to_y), in_array(from, x, y));
-        copy_box(&rectangle(to, from, (width, rows), kind)?, How::Now(default))?;
+    for (to_run, from_run) in runs_to.into_iter().zip(runs_from) {
+        require(to_run.width == from_run.width)?;
+        let (to, from) = (in_array(to, to_run.left, to_run.top), in_array(from, from_run.left, from_run.top));
+        copy_box(&rectangle(to, from, (to_run.width, to_run.rows), kind)?, How::Now(default))?;
     }
     Ok(())
 }

@@ -60,10 +60,10 @@ pub unsafe fn cudaMemset2DAsync(
 /// The layers of a box as rectangles: its pitch, and where each begins. Layers without rows between them are one.
 fn rectangles(pitched: &cudaPitchedPtr, extent: &cudaExtent) -> Vec<(*mut c_void, usize)> {
     if extent.height == pitched.ysize {
-        return vec![(pitched.ptr, extent.height * extent.depth)];
+        return vec![(pitched.ptr, extent.height.saturating_mul(extent.depth))];
     }
-    let layer = pitched.pitch * pitched.ysize;
-    (0..extent.depth).map(|index| (pitched.ptr.wrapping_byte_add(index * layer), extent.height)).collect()
+    let layer = pitched.pitch.wrapping_mul(pitched.ysize);
+    (0..extent.depth).map(|index| (pitched.ptr.wrapping_byte_add(index.wrapping_mul(layer)), extent.height)).collect()
 }
 
 pub unsafe fn cudaMemset3D(

@@ -11,7 +11,7 @@ pub(super) fn place(symbol: *const c_void, offset: usize, count: usize) -> Outco
     let (address, size) = registry::variable(symbol)?;
     require(offset.checked_add(count).is_some_and(|end| end <= size))?;
     let address = usize::try_from(address.0).unwrap_or(0);
-    Ok(core::ptr::with_exposed_provenance_mut(address + offset))
+    Ok(core::ptr::with_exposed_provenance_mut(address.wrapping_add(offset)))
 }
 
 pub unsafe fn cudaGetSymbolAddress(pointer: *mut *mut c_void, symbol: *const c_void) -> Outcome {
