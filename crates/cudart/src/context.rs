@@ -9,6 +9,7 @@ use crate::types::cudaError_t;
 use core::cell::Cell;
 use core::ffi::{c_int, c_uint};
 use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, Ordering};
 use detshare_cuda::types::{CUcontext, CUdevice, CUdevice_v1};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,6 +27,9 @@ static HELD: Mutex<BTreeMap<c_int, Primary>> = Mutex::new(BTreeMap::new());
 /// Contexts that were reset: a thread that still has one of them needs a new one.
 static RESET: Mutex<Vec<Primary>> = Mutex::new(Vec::new());
 
+/// Few programs reset anything, and every call asks.
+static ANY_RESET: AtomicBool = AtomicBool::new(false);
+
 const FIRST: c_int = 0;
 
 thread_local! {
@@ -39,19 +43,18 @@ fn lock<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
 
 /// Where this thread's context is not there yet, it is made. Nearly every function begins with this.
 pub(crate) fn ready() -> Outcome {
-    initialised()?;
-    let current = current()?;
-    if !current.0.is_null() && !lock(&RESET).contains(&Primary(current)) {
-        return Ok(());
-    }
-    use_primary(CHOSEN.get().unwrap_or(FIRST))
+    if has_context()? { Ok(()) } else { use_primary(CHOSEN.get().unwrap_or(FIRST)) }
 }
 
-fn current() -> Outcome<CUcontext> {
-    let mut context = CUcontext(null_mut());
+/// Whether this thread has a context that can still be used.
+fn has_context() -> Outcome<bool> {
+    initialised()?;
+    let mut current = CUcontext(null_mut());
     // SAFETY: a place for a handle.
-    unsafe { driver!(cuCtxGetCurrent(&raw mut context)) }?;
-    Ok(context)
+    unsafe { driver!(cuCtxGetCurrent(&raw mut current)) }?;
+    // Acquire: pairs with the release in `reset`, before which the context was put into the list.
+    let is_reset = ANY_RESET.load(Ordering::Acquire) && lock(&RESET).contains(&Primary(current));
+    Ok(!current.0.is_null() && !is_reset)
 }
 
 fn use_primary(device: c_int) -> Outcome {
@@ -97,8 +100,7 @@ pub(crate) fn handle(device: c_int) -> Outcome<CUdevice> {
 
 /// The device that this thread uses, whether or not it has a context there.
 pub(crate) fn device() -> Outcome<c_int> {
-    initialised()?;
-    if current()?.0.is_null() {
+    if !has_context()? {
         return Ok(CHOSEN.get().unwrap_or(FIRST));
     }
     let mut device = CUdevice_v1(0);
@@ -132,6 +134,7 @@ pub(crate) fn reset() -> Outcome {
         // SAFETY: a device; that it was reset already is no error of the program.
         let _ = unsafe { driver!(cuDevicePrimaryCtxRelease_v2(handle(device)?)) };
         lock(&RESET).push(context);
+        ANY_RESET.store(true, Ordering::Release);
     }
     Ok(())
 }

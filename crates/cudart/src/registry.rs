@@ -115,7 +115,7 @@ pub(crate) fn kernel(function: *const c_void) -> Outcome<CUkernel> {
         return Ok(CUkernel(function.cast_mut().cast()));
     }
     let Some(Kernel { binary, name, handle }) = all.kernels.get(&address) else {
-        return unregistered_kernel(function);
+        return Err(cudaError_t::cudaErrorInvalidDeviceFunction);
     };
     if let Some(handle) = handle {
         return Ok(*handle);
@@ -133,16 +133,10 @@ pub(crate) fn kernel(function: *const c_void) -> Outcome<CUkernel> {
     Ok(found)
 }
 
-/// A kernel of a library that the program loaded itself is its own handle.
-fn unregistered_kernel(function: *const c_void) -> Outcome<CUkernel> {
-    let kernel = CUkernel(function.cast_mut().cast());
-    let mut found = CUfunction(null_mut());
-    if function.is_null() {
-        return Err(cudaError_t::cudaErrorInvalidDeviceFunction);
-    }
-    // SAFETY: a number that the driver looks up.
-    let result = unsafe { driver!(cuKernelGetFunction(&raw mut found, kernel)) };
-    result.map(|()| kernel).map_err(|_| cudaError_t::cudaErrorInvalidDeviceFunction)
+/// A kernel of a library that the program loaded itself: its handle stands for it.
+pub(crate) fn add_handle(kernel: CUkernel) {
+    let handle = kernel.0.expose_provenance();
+    registry().functions.insert(handle, handle);
 }
 
 /// The function of the program that stands for a kernel, or the kernel's handle where none does.

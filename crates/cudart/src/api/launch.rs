@@ -26,7 +26,8 @@ thread_local! {
 }
 
 pub fn push_configuration(configuration: Configuration) {
-    PENDING.with_borrow_mut(|pending| pending.push(configuration));
+    // A thread that has ended its variables already launches nothing any more.
+    let _ = PENDING.try_with(|pending| pending.borrow_mut().push(configuration));
 }
 
 pub unsafe fn __cudaPopCallConfiguration(
@@ -35,7 +36,8 @@ pub unsafe fn __cudaPopCallConfiguration(
     shared: *mut usize,
     stream: *mut c_void,
 ) -> Outcome {
-    let taken = PENDING.with_borrow_mut(Vec::pop).ok_or(cudaError_t::cudaErrorMissingConfiguration)?;
+    let taken = PENDING.try_with(|pending| pending.borrow_mut().pop()).ok().flatten();
+    let taken = taken.ok_or(cudaError_t::cudaErrorMissingConfiguration)?;
     give(grid, taken.grid)?;
     give(block, taken.block)?;
     give(shared, taken.shared)?;
