@@ -5,13 +5,10 @@
 //! names (the library's own name): the loader complains on standard error where a program asks for a version and the
 //! library has none. The list of names that rustc hands to the linker does not have these, and cannot take it away.
 
-use detshare_cudart::function::{ALSO, DIRECT, Function, GRAPHICS};
+use detshare_cudart::function::{ALSO, DIRECT, Function, GRAPHICS, written_in};
 use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-
-const IMPLEMENTATIONS: [&str; 2] = ["pub unsafe fn cuda", "    fn cuda"];
-const INTERNAL: &str = "pub unsafe fn __cuda";
 
 pub(crate) fn write(release: u32, functions: &[Function]) {
     let sources = Path::new("../src/api");
@@ -54,12 +51,7 @@ pub(crate) fn write(release: u32, functions: &[Function]) {
 /// The functions that a file of `src/api` has, by name.
 fn implemented(path: &Path) -> HashSet<String> {
     let source = std::fs::read_to_string(path).expect("sources are text");
-    let named = |line: &str| -> Option<String> {
-        let prefix = IMPLEMENTATIONS.iter().chain([&INTERNAL]).find(|prefix| line.starts_with(**prefix))?;
-        let start = prefix.find("fn ")? + "fn ".len();
-        Some(line[start..].split(['(', '<']).next()?.to_string())
-    };
-    source.lines().filter_map(named).collect()
+    written_in(&source).map(str::to_string).collect()
 }
 
 #[derive(Default)]

@@ -15,6 +15,14 @@ pub struct Function {
 
 include!("generated/functions.rs");
 
+/// The functions that a source of `src/api` has: written out, or as one function of the driver.
+pub fn written_in(source: &str) -> impl Iterator<Item = &str> {
+    let beginnings = ["pub unsafe fn ", "    fn "];
+    let rests = source.lines().filter_map(move |line| beginnings.iter().find_map(|begins| line.strip_prefix(begins)));
+    let names = rests.filter_map(|rest| rest.split('(').next());
+    names.filter(|name| name.starts_with("cuda") || name.starts_with("__cuda"))
+}
+
 const fn error(name: &'static str, parameters: &'static [(&'static str, &'static str)]) -> Function {
     Function { name, per_thread: "", returns: "cudaError_t", parameters }
 }

@@ -8,7 +8,7 @@ use crate::types::{cudaError_t, cudaKernel_t};
 use core::ffi::{CStr, c_int, c_uint, c_void};
 use core::ptr::{null, null_mut};
 use detshare_cuda::entry::{cuLibraryGetGlobal, cuLibraryGetManaged};
-use detshare_cuda::types::{CUdeviceptr, CUdeviceptr_v2, CUfunction, CUjitInputType, CUkernel, CUlibrary, CUlinkState};
+use detshare_cuda::types::{CUdeviceptr, CUdeviceptr_v2, CUjitInputType, CUkernel, CUlibrary, CUlinkState};
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};

@@ -1,6 +1,6 @@
 //! `FUNCTIONS.md` lists what the runtime has, and what it lacks with the reasons. `DETSHARE_BLESS=1` writes it anew.
 
-use detshare_cudart::function::{ALSO, DIRECT, GRAPHICS, RELEASE_12, RELEASE_13};
+use detshare_cudart::function::{ALSO, DIRECT, GRAPHICS, RELEASE_12, RELEASE_13, written_in};
 use detshare_cudart::unsupported;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -10,15 +10,7 @@ use std::path::Path;
 fn written() -> BTreeSet<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/api");
     let sources = std::fs::read_dir(folder).unwrap().map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
-    let named = |source: String| -> Vec<String> {
-        let starts = ["pub unsafe fn ", "    fn "];
-        let names = source.lines().filter_map(|line| starts.iter().find_map(|start| line.strip_prefix(start)));
-        names
-            .filter(|name| name.contains("cuda"))
-            .filter_map(|name| Some(name.split('(').next()?.to_string()))
-            .collect()
-    };
-    sources.flat_map(named).collect()
+    sources.flat_map(|source| written_in(&source).map(str::to_string).collect::<Vec<_>>()).collect()
 }
 
 /// Each function with whether it is there, and the releases that have it. What CUDA 12 calls by the name of a second or third
