@@ -130,7 +130,9 @@ fn alone_on_the_software_gpu_nobody_else_is_needed() {
 fn the_runtimes_beside_the_software_gpu_come_along() {
     let stage = Stage::new();
     let [driver, runtime] = ["libdetshare_softgpu.so", "libdetshare_cudart_13.so"].map(|name| stage.path(name));
-    [&driver, &runtime].into_iter().for_each(|library| drop(std::fs::copy(stage.shim(), library).unwrap()));
+    for library in [&driver, &runtime] {
+        std::fs::copy(stage.shim(), library).unwrap();
+    }
     let mut command = stage.detshare();
     command.env("DETSHARE_SOFTGPU", &driver).env("LD_PRELOAD", "");
     let environment = environment(&outcome(command.args(["run", "--device", "soft", "--", "env"])).stdout);
