@@ -13,8 +13,8 @@
 #include <time.h>
 
 #include <algorithm>
+#include <future>
 #include <iostream>
-#include <memory>
 #include <set>
 #include <sstream>
 
@@ -91,10 +91,37 @@ unsigned most_units(const std::string& kind, const Scale& scale) {
     return static_cast<unsigned>(std::clamp<size_t>(fits, 1, 65535 / one.grid.z));
 }
 
-// When the blocks of launches had the GPU.
+// When the blocks of launches had the GPU, by its clock.
 struct Span {
     uint64_t begin, end;
 };
+
+// Adds when any of these blocks ran, without pauses that are too short to tell.
+void add_spans_of(const Stamp* stamps, size_t count, std::vector<Span>& spans) {
+    constexpr uint64_t SHORT_NS = 3000, BUCKET_NS = 1000;
+    uint64_t first = UINT64_MAX, last = 0;
+    for (size_t i = 0; i < count; i++) {
+        first = std::min<uint64_t>(first, stamps[i].begin);
+        last = std::max<uint64_t>(last, stamps[i].begin);
+    }
+    // Sorted by when they began, as far as it matters; sorting them all would take longer than they ran.
+    std::vector<Span> buckets((last - first) / BUCKET_NS + 1, Span{UINT64_MAX, 0});
+    for (size_t i = 0; i < count; i++) {
+        Span& bucket = buckets[(stamps[i].begin - first) / BUCKET_NS];
+        bucket.begin = std::min<uint64_t>(bucket.begin, stamps[i].begin);
+        bucket.end = std::max<uint64_t>(bucket.end, stamps[i].end);
+    }
+    Span span = buckets.front();
+    for (const Span& bucket : buckets) {
+        if (bucket.end == 0) continue;
+        if (bucket.begin > span.end + SHORT_NS) {
+            spans.push_back(span);
+            span = bucket;
+        }
+        span.end = std::max(span.end, bucket.end);
+    }
+    spans.push_back(span);
+}
 
 class Worker {
 public:
@@ -158,22 +185,20 @@ public:
         return all;
     }
 
-    // When blocks of the last launch ran, without pauses that are too short to tell.
+    // Has the times at which blocks of the last launch ran added to these; a thread of its own does so, and one at a time.
     void add_spans(std::vector<Span>& spans) {
-        constexpr uint64_t SHORT_NS = 3000;
-        stamps_on_host_.resize(shape_.blocks());
-        copy_to_host(stamps_on_host_.data(), stamps_.of(0), shape_.blocks() * sizeof(Stamp));
-        std::sort(stamps_on_host_.begin(), stamps_on_host_.end(),
-                  [](const Stamp& one, const Stamp& other) { return one.begin < other.begin; });
-        Span span = {stamps_on_host_[0].begin, stamps_on_host_[0].end};
-        for (const Stamp& stamp : stamps_on_host_) {
-            if (stamp.begin > span.end + SHORT_NS) {
-                spans.push_back(span);
-                span = {stamp.begin, stamp.end};
-            }
-            span.end = std::max<uint64_t>(span.end, stamp.end);
+        wait_for_spans();
+        const size_t count = shape_.blocks();
+        if (count > stamps_on_host_count_) {
+            CHECK(cudaFreeHost(stamps_on_host_));
+            CHECK(cudaHostAlloc(&stamps_on_host_, count * sizeof(Stamp), cudaHostAllocDefault));
+            stamps_on_host_count_ = count;
         }
-        spans.push_back(span);
+        copy_to_host(stamps_on_host_, stamps_.of(0), count * sizeof(Stamp));
+        adding_ = std::async(std::launch::async, [this, count, &spans] { add_spans_of(stamps_on_host_, count, spans); });
+    }
+    void wait_for_spans() {
+        if (adding_.valid()) adding_.get();
     }
 
     // What the host's clock is ahead of the GPU's: as long as it took to tell at most, which is little the fastest time.
@@ -224,7 +249,9 @@ private:
     Shape shape_;
     cudaStream_t stream_;
     Room in_, weights_, out_, stamps_, sums_;
-    std::vector<Stamp> stamps_on_host_;
+    Stamp* stamps_on_host_ = nullptr;
+    size_t stamps_on_host_count_ = 0;
+    std::future<void> adding_;
     volatile unsigned long long* told_;
     unsigned long long* told_on_device_;
 };
@@ -283,6 +310,7 @@ void work(Worker& worker, const std::string& kind, unsigned units, double second
         }
         checksums.insert(worker.checksum());
     }
+    worker.wait_for_spans();
     const int64_t ended = now(), drift = worker.host_ahead() - ahead_at_first;
     // The two clocks drift apart evenly.
     const auto host_time = [&](uint64_t gpu) {

@@ -42,7 +42,9 @@ __device__ inline void end_block(Stamp* stamps) {
 }
 
 // Whatever was there before the first launch does not count, not even if it is no number.
-__device__ inline float kept(float before, float keep) { return keep == 0.0f ? 0.0f : before * keep; }
+__device__ inline void add(float& place, float keep, float value) {
+    place = fmaf(keep == 0.0f ? 0.0f : place, keep, value);
+}
 
 constexpr int TILE = 64, DEPTH = 16, PER_THREAD = 4, SIDE = TILE / PER_THREAD;
 
@@ -71,8 +73,7 @@ __global__ void __launch_bounds__(THREADS)
     }
     for (int i = 0; i < PER_THREAD; i++) {
         for (int j = 0; j < PER_THREAD; j++) {
-            float* const place = product + (first_row + y + i * SIDE) * columns + first_column + x + j * SIDE;
-            *place = kept(*place, keep) + sums[i][j];
+            add(product[(first_row + y + i * SIDE) * columns + first_column + x + j * SIDE], keep, sums[i][j]);
         }
     }
     end_block(stamps);
@@ -104,8 +105,7 @@ __global__ void __launch_bounds__(THREADS)
         }
         __syncthreads();
     }
-    float* const place = out + blockIdx.z * plane + static_cast<size_t>(top + y) * image + left + x;
-    *place = kept(*place, keep) + sum;
+    add(out[blockIdx.z * plane + static_cast<size_t>(top + y) * image + left + x], keep, sum);
     end_block(stamps);
 }
 
@@ -129,9 +129,11 @@ __global__ void __launch_bounds__(THREADS)
         sum.y = fmaf(dy, pull, sum.y);
         sum.z = fmaf(dz, pull, sum.z);
     }
-    float4* const place = pulls + static_cast<size_t>(blockIdx.y) * count + i;
-    const float4 before = *place;
-    *place = make_float4(kept(before.x, keep) + sum.x, kept(before.y, keep) + sum.y, kept(before.z, keep) + sum.z, 0.0f);
+    float4& place = pulls[static_cast<size_t>(blockIdx.y) * count + i];
+    add(place.x, keep, sum.x);
+    add(place.y, keep, sum.y);
+    add(place.z, keep, sum.z);
+    place.w = 0.0f;
     end_block(stamps);
 }
 
@@ -161,7 +163,7 @@ __global__ void __launch_bounds__(THREADS)
     for (int k = threadIdx.x; k < columns; k += THREADS) sum += expf(row[k] - largest);
     sum = over_block(sum, shared, [](float a, float b) { return a + b; });
     for (int k = threadIdx.x; k < columns; k += THREADS) {
-        place[k] = kept(place[k], keep) + expf(row[k] - largest) / sum;
+        add(place[k], keep, expf(row[k] - largest) / sum);
     }
     end_block(stamps);
 }
@@ -178,7 +180,7 @@ __global__ void __launch_bounds__(THREADS) chain(const float* in, float* out, fl
         value = value / (1.0f + fabsf(value));
         value = sqrtf(fmaf(value, value, 0.5f)) - 0.5f;
     }
-    out[i] = kept(out[i], keep) + value;
+    add(out[i], keep, value);
     end_block(stamps);
 }
 
