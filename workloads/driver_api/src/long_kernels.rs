@@ -14,6 +14,7 @@ use detshare_cuda::types::{
 };
 use detshare_workloads::{Library, cu};
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -125,6 +126,9 @@ struct Arguments {
     /// Go on for so long instead of a number of launches, in milliseconds; then the result is not decided by the options
     #[arg(long)]
     for_ms: Option<u64>,
+    /// Put what FILE has in front of the kernels' PTX
+    #[arg(long, value_name = "FILE")]
+    text_before: Option<PathBuf>,
     /// A line at the beginning, and how long launches took at the end
     #[arg(long)]
     progress: bool,
@@ -163,7 +167,9 @@ fn run(arguments: &Arguments) -> Result<u64> {
     cu!(library, cuDevicePrimaryCtxRetain(&raw mut context, CUdevice_v1(0)))?;
     cu!(library, cuCtxSetCurrent(context))?;
     let (mut module, mut kernel) = (CUmodule(null_mut()), CUfunction(null_mut()));
-    cu!(library, cuModuleLoadData(&raw mut module, KERNEL.as_ptr().cast()))?;
+    let mut text = arguments.text_before.as_ref().map_or_else(|| Ok(Vec::new()), std::fs::read)?;
+    text.extend(KERNEL.to_bytes_with_nul());
+    cu!(library, cuModuleLoadData(&raw mut module, text.as_ptr().cast()))?;
     cu!(library, cuModuleGetFunction(&raw mut kernel, module, c"work".as_ptr()))?;
     let (mut salt, mut bytes) = (CUdeviceptr_v2(0), 0);
     cu!(library, cuModuleGetGlobal_v2(&raw mut salt, &raw mut bytes, module, c"salt".as_ptr()))?;
