@@ -2,7 +2,7 @@
 
 use crate::daemon::{DaemonStage, built, until};
 use crate::sharing::soft;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 /// So short that all of them are over at once, and enough to be told apart by their checksum.
@@ -31,29 +31,28 @@ impl House {
         Self { stage, driver: built("libdetshare_softgpu.so") }
     }
 
-    fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+    fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
         let path = self.stage.stage.path(name);
         std::fs::write(&path, bytes).expect("it can be written");
-        path
+        path.into_os_string().into_string().expect("a name of letters")
     }
 
-    fn command(&self, arguments: &[&str], text_before: Option<&Path>) -> Command {
+    fn command(&self, arguments: &[&str], more: &[&str]) -> Command {
         let mut command =
             self.stage.command(&["run", "--class", "best-effort", "--name", "work", "--block-level", "--"]);
-        command.arg(built("long_kernels")).args(arguments);
-        text_before.map(|file| command.arg("--text-before").arg(file));
+        command.arg(built("long_kernels")).args(arguments).args(more);
         soft(&mut command);
         command.env("DETSHARE_DRIVER", &self.driver).stdout(Stdio::piped());
         command
     }
 
-    fn start(&self, text_before: Option<&Path>) -> Running {
-        Running(self.command(&LASTING, text_before).spawn().expect("it can be started"))
+    fn start(&self, more: &[&str]) -> Running {
+        Running(self.command(&LASTING, more).spawn().expect("it can be started"))
     }
 
     /// Waits until this is told of a program that runs.
-    fn explains(&self, words: &str, text_before: Option<&Path>) {
-        let _running = self.start(text_before);
+    fn explains(&self, words: &str, more: &[&str]) {
+        let _running = self.start(more);
         let mut said = String::new();
         until(words, || {
             said = self.stage.detshare(&["explain", "work"]).stdout;
@@ -62,9 +61,9 @@ impl House {
         assert!(said.contains("\nblock level: "), "{said}");
     }
 
-    /// What such a program computes, with that in front of its PTX and without.
-    fn computes(&self, text_before: Option<&Path>) -> String {
-        let output = self.command(&FEW, text_before).output().expect("it can be started");
+    /// What such a program computes.
+    fn computes(&self, more: &[&str]) -> String {
+        let output = self.command(&FEW, more).output().expect("it can be started");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("text")
     }
@@ -107,8 +106,9 @@ fn ptx_that_is_not_understood_runs_as_it_is() {
     let mut house = House::new();
     house.driver = tolerant_driver(&house);
     let strange = house.file("strange", "? a line of another day\n");
-    assert_eq!(house.computes(Some(&strange)), house.computes(None));
-    house.explains("a module stays as it is: its PTX is not understood", Some(&strange));
+    let more = ["--text-before", &strange];
+    assert_eq!(house.computes(&more), house.computes(&[]));
+    house.explains("a module stays as it is: its PTX is not understood", &more);
 }
 
 #[test]
@@ -116,8 +116,9 @@ fn ptx_that_is_too_big_runs_as_it_is() {
     let house = House::new();
     let line = format!("//{}\n", " ".repeat(125));
     let long = house.file("long", line.repeat((64 << 20) / line.len() + 1));
-    assert_eq!(house.computes(Some(&long)), house.computes(None));
-    house.explains("a module stays as it is: it is too big to rewrite", Some(&long));
+    let more = ["--text-before", &long];
+    assert_eq!(house.computes(&more), house.computes(&[]));
+    house.explains("a module stays as it is: it is too big to rewrite", &more);
 }
 
 /// What is kept is broken from outside: what runs next says so, and goes on.
@@ -130,7 +131,7 @@ fn a_broken_entry_of_the_cache_is_said_and_made_anew() {
         files.filter(|path| path.extension().is_some_and(|it| it == "versions")).collect()
     };
     {
-        let _running = house.start(None);
+        let _running = house.start(&[]);
         until("what was rewritten is kept", || !entries().is_empty());
     }
     let entry = entries().pop().expect("one entry");
@@ -138,6 +139,6 @@ fn a_broken_entry_of_the_cache_is_said_and_made_anew() {
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
     std::fs::write(&entry, bytes).expect("it can be written");
-    house.explains("a module: its entry in the cache was corrupt and was made anew", None);
+    house.explains("a module: its entry in the cache was corrupt and was made anew", &[]);
     assert!(entry.exists());
 }
