@@ -42,6 +42,7 @@ pub(crate) fn bench(record: bool) -> Result<()> {
         write_record("call-cost-stub.json", json!({ "calls": rows }))?;
         write_record("softgpu-rate.json", rate)?;
         write_record("softgpu-start.json", json!({ "start": start }))?;
+        write_record("softgpu-memory.json", footprint(&built)?)?;
         write_record("ptx-rate.json", json!({ "megabyte": ptx }))?;
     }
     Ok(())
@@ -63,6 +64,15 @@ fn write_record(name: &str, mut report: Value) -> Result<()> {
 fn softgpu_figures(built: &Path, benchmark: &str) -> Result<Value> {
     let out = target().join(format!("{benchmark}.json"));
     run(Command::new(built.join(benchmark)).arg("--driver").arg(built.join(build::SOFTGPU)).arg("--out").arg(&out))?;
+    Ok(serde_json::from_str(&std::fs::read_to_string(out)?)?)
+}
+
+/// The memory of programs on the software GPU, which its test measures.
+fn footprint(built: &Path) -> Result<Value> {
+    let out = target().join("softgpu-memory.json");
+    let mut test = cargo();
+    test.args(["test", "--quiet", "--package", "detshare-softgpu", "--test", "footprint"]);
+    run(test.env("DETSHARE_BUILT", built).env("DETSHARE_FOOTPRINT", &out))?;
     Ok(serde_json::from_str(&std::fs::read_to_string(out)?)?)
 }
 
