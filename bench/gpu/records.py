@@ -34,7 +34,7 @@ def train(model, seed=1):
 # As in the scenarios of `detshare bench`. The training is the same in all but two of them.
 PROGRAMS = {
     "small-serve": serve("small", 6),
-    "small-train": train("transformer"),
+    "train": train("transformer"),
     "7b-serve": serve("7b", 10),
     "small-poisson-serve": serve("small", 6, "poisson"),
     "7b-poisson-serve": serve("7b", 10, "poisson"),

@@ -395,24 +395,18 @@ fn rows_that_overlap_are_refused(driver: &Driver) -> Outcome {
     Ok(())
 }
 
+/// Judged by what can be had, as the free memory is that of all who use the device: in turn, more than there is.
 fn memory_is_reused_without_end(driver: &Driver) -> Outcome {
     let gpu = Gpu::new(driver)?;
-    let info = || -> Result<usize> {
-        let mut free = 0;
-        ok!(driver, cuMemGetInfo_v2(&raw mut free, null_mut()));
-        Ok(free)
-    };
     let kept: Vec<_> = (0..16).map(|_| gpu.alloc(3_000)).collect::<Result<_>>()?;
-    let before = info()?;
-    for round in 0..200_usize {
-        let sizes = [100 + 64 * round, 70_000, 1 << 20];
+    let large = gpu.total_memory()? / 100;
+    for round in 0..110_usize {
+        let sizes = [100 + 64 * round, 70_000, large];
         let memory: Vec<_> = sizes.iter().map(|bytes| gpu.alloc(*bytes)).collect::<Result<_>>()?;
         for pointer in memory.into_iter().rev() {
             ok!(driver, cuMemFree_v2(pointer));
         }
     }
-    let after = info()?;
-    ensure!(after + (4 << 20) >= before, "{} bytes are lost", before - after);
     kept.into_iter().try_for_each(|pointer| {
         ok!(driver, cuMemFree_v2(pointer));
         Ok(())
