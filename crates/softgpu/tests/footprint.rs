@@ -110,10 +110,17 @@ fn open() -> Driver {
     Driver::open(&path, Visibility::Local).expect("the software GPU is a driver")
 }
 
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").expect("Linux lists a process's threads").count()
+}
+
 #[test]
 fn a_program_pays_for_what_it_allocates() {
+    let before = threads();
     let driver = open();
     ok!(driver, cuInit(0));
+    // Programs look whether there is a GPU and then use none: threads come with the first kernel or copy.
+    assert_eq!(threads(), before, "threads of a driver that nothing was asked of");
     let mut context = CUcontext(null_mut());
     ok!(driver, cuCtxCreate_v2(&raw mut context, 0, CUdevice_v1(0)));
     let base = in_memory("VmRSS:");

@@ -4,6 +4,9 @@ use anyhow::Result;
 use detshare_workloads::FMA_LOOP;
 use std::ffi::{CStr, CString};
 
+/// What a loop computes.
+type Expected = fn(f32) -> f64;
+
 /// A kernel of data, in which each thread has a number, and rounds.
 pub(crate) struct Loop {
     /// The instruction.
@@ -14,7 +17,7 @@ pub(crate) struct Loop {
     /// Thread instructions of a round that are counted.
     pub(crate) counted: u32,
     /// What becomes of a number.
-    pub(crate) expected: fn(f32) -> f64,
+    pub(crate) expected: Expected,
     /// How far off it may be.
     pub(crate) within: f64,
 }
@@ -22,7 +25,7 @@ pub(crate) struct Loop {
 /// All that are timed, the one of FMAs first.
 pub(crate) fn all() -> Result<Vec<Loop>> {
     // What a CPU does exactly, and what the special function unit approximates.
-    let functions: [(&str, fn(f32) -> f64); 11] = [
+    let functions: [(&str, Expected); 11] = [
         ("rcp.rn.f32", |x| f64::from(x).recip()),
         ("rcp.approx.f32", |x| f64::from(x).recip()),
         ("sqrt.approx.f32", |x| f64::from(x).sqrt()),
@@ -55,7 +58,7 @@ fn fma() -> Loop {
 }
 
 /// A loop in which a function stands so often that what is around it hardly matters; only the function is counted.
-fn function(name: &'static str, expected: fn(f32) -> f64) -> Result<Loop> {
+fn function(name: &'static str, expected: Expected) -> Result<Loop> {
     const COPIES: u32 = 16;
     let dividend = if name.starts_with("div") { "0f40400000, " } else { "" };
     let copies = format!("    {name} %y, {dividend}%x;\n").repeat(COPIES as usize);

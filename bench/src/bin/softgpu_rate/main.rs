@@ -119,7 +119,7 @@ fn rate(arguments: &Arguments, timed: &Loop) -> Result<f64> {
     cu!(driver, cuMemAlloc_v2(&raw mut data, count * 4))?;
 
     // From one to three, so that a warp's lanes have nothing in common.
-    let operands: Vec<f32> = (0..THREADS as u16).map(|thread| 1.0 + f32::from(thread) / 128.0).collect();
+    let operands: Vec<f32> = (0..u16::try_from(THREADS)?).map(|thread| 1.0 + f32::from(thread) / 128.0).collect();
     let operands = operands.repeat(BLOCKS as usize);
     let mut rates = Vec::new();
     for _ in 0..arguments.launches {

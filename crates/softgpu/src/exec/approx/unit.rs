@@ -73,7 +73,7 @@ impl<const SEGMENTS: usize> Table<SEGMENTS> {
         let x = x as i32;
         let products = slope.wrapping_mul(x).wrapping_add(curve.wrapping_mul(square));
         let low_word = (constant << self.step).wrapping_add(self.rest).wrapping_add(products);
-        let nearby = (constant >> (lowest - self.step)) + (slope * (x >> UNSEEN) >> (lowest - UNSEEN));
+        let nearby = (constant >> (lowest - self.step)) + ((slope * (x >> UNSEEN)) >> (lowest - UNSEEN));
         nearby + ((low_word >> lowest).wrapping_sub(nearby) << lowest >> lowest)
     }
 }

@@ -46,11 +46,11 @@ fn own_limit(function: &Function) -> Option<u32> {
 }
 
 fn limit_of_module(module: &Module) -> Option<u32> {
-    let limits = module.items.iter().filter_map(|item| match item {
+    let mut limits = module.items.iter().filter_map(|item| match item {
         Item::Directive(directive) => directive.text.strip_prefix(PRAGMA)?.split('"').next()?.parse().ok(),
         _ => None,
     });
-    limits.last().filter(|most| (1..=MOST).contains(most))
+    limits.next_back().filter(|most| (1..=MOST).contains(most))
 }
 
 #[cfg(test)]
