@@ -103,6 +103,13 @@ impl<'d> Gpu<'d> {
     }
 
     #[track_caller]
+    pub(crate) fn total_memory(&self) -> Result<usize> {
+        let mut bytes = 0;
+        ok!(self, cuDeviceTotalMem_v2(&raw mut bytes, self.device));
+        Ok(bytes)
+    }
+
+    #[track_caller]
     pub(crate) fn alloc(&self, bytes: usize) -> Result<CUdeviceptr> {
         let mut pointer = NO_ADDRESS;
         ok!(self, cuMemAlloc_v2(&raw mut pointer, bytes));

@@ -25,7 +25,6 @@ tests! { managed:
     several_attributes_at_once,
     attaching_to_a_stream,
     attached_memory_can_be_written,
-    attaching_wants_a_kind,
     attaching_to_the_default_stream,
     attaching_a_part,
     attaching_memory_that_is_not_managed,
@@ -285,13 +284,6 @@ fn attached_memory_can_be_written(driver: &Driver) -> Outcome {
     gpu.wait(stream)?;
     set(memory, 0, 3)?;
     ensure!(get(memory, 0)? == 3, "the host cannot write");
-    Ok(())
-}
-
-fn attaching_wants_a_kind(driver: &Driver) -> Outcome {
-    let gpu = gpu(driver)?;
-    let (stream, memory) = (gpu.stream(NON_BLOCKING)?, alloc(&gpu, PAGE)?);
-    expect!(driver, cuStreamAttachMemAsync(stream, memory, 0, 0) => CUDA_ERROR_INVALID_VALUE);
     Ok(())
 }
 

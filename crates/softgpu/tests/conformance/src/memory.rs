@@ -107,8 +107,7 @@ fn freeing_what_is_no_allocation_fails(driver: &Driver) -> Outcome {
 
 fn too_much_is_out_of_memory(driver: &Driver) -> Outcome {
     let gpu = Gpu::new(driver)?;
-    let mut total = 0;
-    ok!(driver, cuDeviceTotalMem_v2(&raw mut total, gpu.device));
+    let total = gpu.total_memory()?;
     let mut pointer = NO_ADDRESS;
     expect!(driver, cuMemAlloc_v2(&raw mut pointer, total * 4) => CUDA_ERROR_OUT_OF_MEMORY);
     noted!(driver, cuMemAlloc_v2(&raw mut pointer, usize::MAX / 2), "half of all addresses");

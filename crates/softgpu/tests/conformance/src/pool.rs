@@ -100,8 +100,7 @@ fn zero_bytes_are_nowhere(driver: &Driver) -> Outcome {
 
 fn too_much_is_out_of_memory(driver: &Driver) -> Outcome {
     let gpu = gpu_with_pools(driver)?;
-    let mut total = 0;
-    ok!(driver, cuDeviceTotalMem_v2(&raw mut total, gpu.device));
+    let total = gpu.total_memory()?;
     let mut pointer = NO_ADDRESS;
     expect!(driver, cuMemAllocAsync(&raw mut pointer, total * 4, NULL_STREAM) => CUDA_ERROR_OUT_OF_MEMORY);
     alloc(&gpu, MEBIBYTE, NULL_STREAM)?;
