@@ -117,7 +117,9 @@ impl Exports {
         let folder = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
         let versions = folder.join("versions");
         let Self { version, entries, jumps, operands } = self;
-        std::fs::write(&versions, format!("{version} {{ }};\n")).expect("cargo's OUT_DIR can be written");
+        // One of the linkers takes one script only, and then this one: everything else stays inside.
+        let script = format!("{version} {{ global: cuda*; __cuda*; local: *; }};\n");
+        std::fs::write(&versions, script).expect("cargo's OUT_DIR can be written");
         let text = format!(
             "{entries}\ncore::arch::global_asm!(\n    \".section .text.exports, \\\"ax\\\", @progbits\",\n{jumps}    \
              \".text\",\n{operands});\n"

@@ -26,3 +26,12 @@ fn cuda_13() {
     assert_eq!(missing(13, RELEASE_13), Vec::<String>::new());
     assert!(Runtime::open(13).address("cudaNoSuchFunction").is_null());
 }
+
+/// A name of ours that others could see would be taken for theirs: two runtimes and a driver are in one process.
+#[test]
+fn nothing_else_is_seen() {
+    for release in [12, 13] {
+        let strange = library::names(release).into_iter().filter(|name| !name.contains("cuda")).collect::<Vec<_>>();
+        assert!(strange.is_empty(), "{release}: {strange:?}");
+    }
+}

@@ -1,6 +1,7 @@
 //! The libraries as they are built, on the software GPU.
 
 use core::ffi::{CStr, c_void};
+use object::{Object, ObjectSymbol};
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
@@ -21,6 +22,14 @@ fn open(name: &str) -> *mut c_void {
         built(name).display()
     );
     handle
+}
+
+/// The names that a release's library exports.
+pub(crate) fn names(release: u32) -> Vec<String> {
+    let bytes = std::fs::read(built(&format!("libdetshare_cudart_{release}.so"))).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let defined = file.dynamic_symbols().filter(|symbol| symbol.is_definition() && symbol.is_global());
+    defined.map(|symbol| symbol.name().unwrap().to_string()).collect()
 }
 
 /// The runtime of a release.
