@@ -114,8 +114,8 @@ class Table:
                 line = "   "
             line += f" {row},"
         lines.append(line)
-        head = f"step: {self.step}, rest: {self.rest:#x}, curve: {self.curve}, segments: &["
-        return f"/// {doc}\n#[rustfmt::skip]\npub(super) static {name}: Table = Table {{ {head}\n" + "\n".join(lines) + "\n] };\n"
+        head = f"step: {self.step}, rest: {self.rest:#x}, curve: {self.curve}, segments: ["
+        return f"/// {doc}\n#[rustfmt::skip]\npub(super) static {name}: Table<{len(rows)}> = Table {{ {head}\n" + "\n".join(lines) + "\n] };\n"
 
 
 def between(results, least=0.0):

@@ -36,19 +36,23 @@ pub(crate) fn bench(record: bool) -> Result<()> {
     }
     println!();
     let rate = softgpu_figures(&built, "softgpu_rate")?;
+    let start = softgpu_figures(&built, "softgpu_start")?;
     let ptx = softgpu_figures(&built, "ptx_rate")?;
     if record {
-        write_record("call-cost-stub.json", "calls", &Value::Array(rows))?;
-        write_record("softgpu-rate.json", "fma_loop", &rate)?;
-        write_record("ptx-rate.json", "megabyte", &ptx)?;
+        write_record("call-cost-stub.json", json!({ "calls": rows }))?;
+        write_record("softgpu-rate.json", rate)?;
+        write_record("softgpu-start.json", json!({ "start": start }))?;
+        write_record("softgpu-memory.json", footprint(&built)?)?;
+        write_record("ptx-rate.json", json!({ "megabyte": ptx }))?;
     }
     Ok(())
 }
 
 /// Writes figures with the command, the machine and the date.
-fn write_record(name: &str, key: &str, figures: &Value) -> Result<()> {
-    let command = "cargo xtask bench --record";
-    let report = json!({ "command": command, "machine": machine(), "date": date()?, key: figures });
+fn write_record(name: &str, mut report: Value) -> Result<()> {
+    report["command"] = "cargo xtask bench --record".into();
+    report["machine"] = machine().into();
+    report["date"] = date()?.into();
     let path = root().join("bench/results").join(name);
     std::fs::create_dir_all(path.parent().context("results lie in a folder")?)?;
     std::fs::write(&path, format!("{report:#}\n"))?;
@@ -60,6 +64,15 @@ fn write_record(name: &str, key: &str, figures: &Value) -> Result<()> {
 fn softgpu_figures(built: &Path, benchmark: &str) -> Result<Value> {
     let out = target().join(format!("{benchmark}.json"));
     run(Command::new(built.join(benchmark)).arg("--driver").arg(built.join(build::SOFTGPU)).arg("--out").arg(&out))?;
+    Ok(serde_json::from_str(&std::fs::read_to_string(out)?)?)
+}
+
+/// The memory of programs on the software GPU, which its test measures.
+fn footprint(built: &Path) -> Result<Value> {
+    let out = target().join("softgpu-memory.json");
+    let mut test = cargo();
+    test.args(["test", "--quiet", "--package", "detshare-softgpu", "--test", "footprint"]);
+    run(test.env("DETSHARE_BUILT", built).env("DETSHARE_FOOTPRINT", &out))?;
     Ok(serde_json::from_str(&std::fs::read_to_string(out)?)?)
 }
 

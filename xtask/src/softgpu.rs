@@ -9,12 +9,13 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Numba with its own driver layer, and what it compiles with: NVVM, and NVRTC for C++ that kernels call.
+/// Numba with its own driver layer, and what it compiles with: NVVM, and NVRTC for C++ that kernels call. NVVM 12.9 refuses
+/// some functions of its own libdevice.
 const NUMBA: [&str; 8] = [
     "numba==0.60.0",
     "llvmlite==0.43.0",
     "numpy==2.0.2",
-    "nvidia-cuda-nvcc-cu12==12.9.86",
+    "nvidia-cuda-nvcc-cu12==12.8.93",
     "nvidia-cuda-runtime-cu12==12.9.79",
     "nvidia-cuda-nvrtc-cu12==12.9.86",
     "cffi==2.0.0",

@@ -52,5 +52,5 @@ mod warp;
 
 pub(crate) use check::{Finding, FindingKind};
 pub(crate) use cluster::Cluster;
-pub(crate) use decode::{DecodeError, decode, decode_checked};
+pub(crate) use decode::{DecodeError, decode, decode_checked, with_register_limit};
 pub(crate) use program::{Image, Kernel};

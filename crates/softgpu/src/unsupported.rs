@@ -119,7 +119,43 @@ static REASONS: &[Reason] = &[
     ),
     ("No public header describes it.", &["cuMemGetAttribute", "cuMemGetAttribute_v2"]),
     ("Functions that kernels and the host share by address: PTX modules have none.", &["cuLibraryGetUnifiedFunction"]),
-    ("Not written.", &["cuOccupancy*", "cuTensorMap*"]),
+    (
+        "Copies of windows as convolutions take them. No program that the software GPU was tried with makes such maps: they \
+         serve libraries whose kernels are machine code. What an H200 does at the edges of a window is not recorded, so \
+         nothing could be compared with it.",
+        &["cuTensorMapEncodeIm2col"],
+    ),
+    (
+        "PTX has the copies of such maps (`.im2col::w`) for devices after the H200 only.",
+        &["cuTensorMapEncodeIm2colWide"],
+    ),
+];
+
+/// What functions that are there return `CUDA_ERROR_NOT_SUPPORTED` for, where a GPU would not.
+static PARTS: &[(&[&str], &str)] = &[
+    (
+        &["cuTensorMapEncodeTiled"],
+        "Interleaved layouts (channels in groups of 16 or 32 bytes): as for maps of windows, nothing that was tried uses \
+         them, and there are no results of an H200 to compare with.",
+    ),
+    (
+        &["cuCtxCreate_v4"],
+        "A number of SMs for the context, which a GPU has under MPS only, and contexts shared with graphics.",
+    ),
+    (
+        &["cuMemCreate", "cuMemImportFromShareableHandle", "cuMemPoolCreate", "cuMemPoolImportFromShareableHandle"],
+        "Handles other than file descriptors: those of Windows, and those for other machines (fabric).",
+    ),
+    (
+        &["cuImportExternalSemaphore"],
+        "Semaphores other than opaque file descriptors: there is no device they could be of.",
+    ),
+    (&["cuArray3DCreate_v2", "cuMipmappedArrayCreate"], "Sparse arrays and deferred mapping, as below."),
+    (&["cuPointerGetAttribute"], "Tokens for the driver of a network card."),
+    (
+        &["cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel"],
+        "Kernels with an instruction that is not in [INSTRUCTIONS.md](INSTRUCTIONS.md); `DETSHARE_LOG=1` names it.",
+    ),
 ];
 
 /// Why the function is not there; None for one that has no entry.
@@ -130,6 +166,11 @@ pub fn reason(name: &str) -> Option<&'static str> {
         None => name == pattern,
     };
     REASONS.iter().find(|(_, patterns)| patterns.iter().any(|pattern| names(pattern))).map(|(reason, _)| *reason)
+}
+
+/// Functions that are there, with what they refuse.
+pub fn parts() -> impl Iterator<Item = (&'static [&'static str], &'static str)> {
+    PARTS.iter().copied()
 }
 
 /// All reasons in the order that they are told in.

@@ -30,9 +30,11 @@ fn listing() -> String {
          Generated from the table by `DETSHARE_BLESS=1 cargo test -p detshare-softgpu --test functions`. Each name stands \
          for its `_ptsz` and `_ptds` variants too.\n\n\
          ## There ({})\n\n{}\n\
+         ## There, but for this: `CUDA_ERROR_NOT_SUPPORTED`\n{}\n\
          ## Not there: `CUDA_ERROR_NOT_SUPPORTED` ({})\n",
         there.len(),
         lines(&there),
+        unsupported::parts().map(|(names, what)| format!("\n{what}\n\n{}", lines(names))).collect::<String>(),
         lacking.len()
     );
     for reason in unsupported::reasons() {
@@ -60,6 +62,14 @@ fn no_reason_is_given_for_what_is_there() {
     let names = names();
     let stale: Vec<_> = unsupported::named().filter(|name| names.get(name) != Some(&false)).collect();
     assert!(stale.is_empty(), "src/unsupported.rs names what is there or is no function: {stale:?}");
+}
+
+#[test]
+fn parts_are_those_of_functions_that_are_there() {
+    let names = names();
+    let wrong: Vec<_> =
+        unsupported::parts().flat_map(|(parts, _)| parts).filter(|name| names.get(*name) != Some(&true)).collect();
+    assert!(wrong.is_empty(), "src/unsupported.rs tells of parts of what is not there: {wrong:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
-//! Options of the compiler that a driver has for PTX: where it writes what it has to say.
+//! Options of the compiler that a driver has for PTX: where it writes what it has to say, and how many registers it may use.
 
 use crate::boundary::Outcome;
+use crate::exec::with_register_limit;
 use crate::module::Module;
 use core::ffi::{c_char, c_uint, c_void};
 use detshare_cuda::types::{CUjit_option as Option_, CUresult};
@@ -32,48 +33,65 @@ impl Buffer {
     }
 }
 
-/// What a program wants to know of a compilation.
+/// What a program wants of a compilation, and wants to know of it.
 #[derive(Clone, Copy)]
-pub(super) struct Log {
+pub(super) struct Options {
     error: Buffer,
     info: Buffer,
     verbose: bool,
     wall_time: *mut *mut c_void,
     begin: Instant,
+    most_registers: Option<u32>,
 }
 
 // SAFETY: the program keeps its buffers as long as what it gave them to, from whatever thread that is used.
-unsafe impl Send for Log {}
+unsafe impl Send for Options {}
 // SAFETY: as above.
-unsafe impl Sync for Log {}
+unsafe impl Sync for Options {}
 
-impl Log {
+impl Options {
     /// Out of the program's options.
     pub(super) unsafe fn find(count: c_uint, options: *mut Option_, values: *mut *mut c_void) -> Self {
         let none = core::ptr::null_mut();
-        let mut log =
-            Self { error: Buffer::NONE, info: Buffer::NONE, verbose: false, wall_time: none, begin: Instant::now() };
+        let mut wanted = Self {
+            error: Buffer::NONE,
+            info: Buffer::NONE,
+            verbose: false,
+            wall_time: none,
+            begin: Instant::now(),
+            most_registers: None,
+        };
         if options.is_null() || values.is_null() {
-            return log;
+            return wanted;
         }
         for index in 0..count as usize {
             let place = values.add(index);
             let value = *place;
             match *options.add(index) {
-                Option_::CU_JIT_ERROR_LOG_BUFFER => log.error.text = value.cast(),
+                Option_::CU_JIT_ERROR_LOG_BUFFER => wanted.error.text = value.cast(),
                 Option_::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES => {
-                    (log.error.room, log.error.filled) = (value.addr(), place);
+                    (wanted.error.room, wanted.error.filled) = (value.addr(), place);
                 }
-                Option_::CU_JIT_INFO_LOG_BUFFER => log.info.text = value.cast(),
-                Option_::CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES => (log.info.room, log.info.filled) = (value.addr(), place),
-                Option_::CU_JIT_LOG_VERBOSE => log.verbose = !value.is_null(),
-                Option_::CU_JIT_WALL_TIME => log.wall_time = place,
+                Option_::CU_JIT_INFO_LOG_BUFFER => wanted.info.text = value.cast(),
+                Option_::CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES => {
+                    (wanted.info.room, wanted.info.filled) = (value.addr(), place)
+                }
+                Option_::CU_JIT_LOG_VERBOSE => wanted.verbose = !value.is_null(),
+                // A number that is none of registers limits nothing.
+                Option_::CU_JIT_MAX_REGISTERS => wanted.most_registers = u32::try_from(value.addr()).ok(),
+                Option_::CU_JIT_WALL_TIME => wanted.wall_time = place,
                 _ => {}
             }
         }
-        log.error.write("");
-        log.info.write("");
-        log
+        wanted.error.write("");
+        wanted.info.write("");
+        wanted
+    }
+
+    /// Texts that the compiler is to take so.
+    pub(super) fn apply(&self, texts: Vec<String>) -> Vec<String> {
+        let Some(most) = self.most_registers else { return texts };
+        texts.into_iter().map(|text| with_register_limit(text, most)).collect()
     }
 
     /// The code; the words go to the program.

@@ -1,6 +1,6 @@
 //! Libraries and their kernels: modules that belong to no context.
 
-use super::jit::Log;
+use super::jit::Options;
 use super::module::file_image;
 use super::{as_pointer, require, text};
 use crate::boundary::{Outcome, give, give_if_asked};
@@ -23,8 +23,8 @@ pub(crate) unsafe fn cuLibraryLoadData(
     _library_count: c_uint,
 ) -> Outcome {
     require(!loaded.is_null())?;
-    let log = Log::find(count, options, values);
-    let library = log.report(Module::load(&module::sources(image)?, None))?;
+    let wanted = Options::find(count, options, values);
+    let library = wanted.report(Module::load(&wanted.apply(module::sources(image)?), None))?;
     give(loaded, CUlibrary(as_pointer(library.handle)))
 }
 

@@ -1,6 +1,6 @@
 //! The linker: collects PTX and hands back a container that holds it.
 
-use super::jit::Log;
+use super::jit::Options;
 use super::{as_pointer, require};
 use crate::boundary::{Outcome, give, give_if_asked};
 use crate::device_runtime;
@@ -15,8 +15,8 @@ static LINKERS: Table<Linker> = Table::new();
 /// Texts on their way to one image.
 struct Linker {
     texts: Mutex<Vec<String>>,
-    /// Where the program reads what went wrong, as long as the linker lives.
-    log: Log,
+    /// Among them where the program reads what went wrong, as long as the linker lives.
+    options: Options,
     /// Handed to the program, and its until the linker goes.
     image: Mutex<Option<Vec<u8>>>,
 }
@@ -33,9 +33,9 @@ pub(crate) unsafe fn cuLinkCreate_v2(
 ) -> Outcome {
     crate::context::healthy()?;
     require(!created.is_null())?;
-    let log = Log::find(count, options, values);
+    let options = Options::find(count, options, values);
     let handle = handle::new();
-    LINKERS.insert(handle, Arc::new(Linker { texts: Mutex::default(), log, image: Mutex::default() }));
+    LINKERS.insert(handle, Arc::new(Linker { texts: Mutex::default(), options, image: Mutex::default() }));
     give(created, CUlinkState(as_pointer(handle)))
 }
 
@@ -63,16 +63,16 @@ pub(crate) unsafe fn cuLinkAddData_v2(
         | CUjitInputType::CU_JIT_INPUT_OBJECT
         | CUjitInputType::CU_JIT_INPUT_LIBRARY => {
             let words = "machine code and libraries of it: only PTX can be linked\n".to_string();
-            return linker.log.refuse((CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU, words));
+            return linker.options.refuse((CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU, words));
         }
         _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
     };
     for text in &texts {
         if let Err(refusal) = module::parse(text) {
-            return linker.log.refuse(refusal);
+            return linker.options.refuse(refusal);
         }
     }
-    linker.texts.lock().expect("no panic while it is held").extend(texts);
+    linker.texts.lock().expect("no panic while it is held").extend(linker.options.apply(texts));
     Ok(())
 }
 
@@ -92,7 +92,7 @@ pub(crate) unsafe fn cuLinkComplete(state: CUlinkState, image: *mut *mut c_void,
     let linker = find(state)?;
     let texts = linker.texts.lock().expect("no panic while it is held");
     // What could not be loaded is not handed out.
-    linker.log.report(module::Module::load(&texts, None))?.unload();
+    linker.options.report(module::Module::load(&texts, None))?.unload();
     let mut linked = detshare_ptx::fatbin::link(&texts);
     give(image, linked.as_mut_ptr().cast())?;
     give_if_asked(size, linked.len());

@@ -123,8 +123,9 @@ pub(crate) unsafe fn cuMemAllocHost_v2(pointer: *mut *mut c_void, bytes: usize) 
     cuMemHostAlloc(pointer, bytes, 0)
 }
 
+/// The thread needs no context for it, as for `cuMemFree`: the address says whose memory it is, and programs in languages
+/// with a garbage collector free what is pinned from any of their threads.
 pub(crate) unsafe fn cuMemFreeHost(pointer: *mut c_void) -> Outcome {
-    context::current()?;
     if pointer.is_null() {
         return Ok(());
     }
@@ -179,17 +180,16 @@ pub(crate) unsafe fn cuMemHostRegister(pointer: *mut c_void, bytes: usize, flags
     cuMemHostRegister_v2(pointer, bytes, flags)
 }
 
+/// As `cuMemFreeHost`, the thread needs no context.
 pub(crate) unsafe fn cuMemHostUnregister(pointer: *mut c_void) -> Outcome {
-    let context = context::current()?;
     require(!pointer.is_null())?;
     let start = pointer.addr() as u64;
     let range = memory::find(start);
     // What the driver itself allocated is another thing than what it was never told of.
     require(!range.as_ref().is_some_and(|range| matches!(range.kind, Kind::Host(_))))?;
-    if !range.is_some_and(|range| range.start == start && matches!(range.kind, Kind::Registered(_))) {
-        return Err(CUresult::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
-    }
-    let result = context.synchronise();
+    let range = range.filter(|range| range.start == start && matches!(range.kind, Kind::Registered(_)));
+    let range = range.ok_or(CUresult::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)?;
+    let result = synchronise_users(&range);
     memory::unregister(start);
     result
 }

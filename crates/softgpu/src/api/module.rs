@@ -1,6 +1,6 @@
 //! Modules.
 
-use super::jit::Log;
+use super::jit::Options;
 use super::{as_pointer, require, text};
 use crate::boundary::{Outcome, give, give_if_asked};
 use crate::context;
@@ -23,8 +23,8 @@ pub(crate) unsafe fn cuModuleLoadDataEx(
 ) -> Outcome {
     let context = context::healthy()?;
     require(!loaded.is_null())?;
-    let log = Log::find(count, options, values);
-    let module = log.report(Module::load(&module::sources(image)?, Some(context)))?;
+    let wanted = Options::find(count, options, values);
+    let module = wanted.report(Module::load(&wanted.apply(module::sources(image)?), Some(context)))?;
     give(loaded, CUmodule(as_pointer(module.handle)))
 }
 

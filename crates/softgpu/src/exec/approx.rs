@@ -4,8 +4,7 @@
 //! taken of turns, divisions multiply by a reciprocal, what is subnormal is scaled before and after. These are as they
 //! stand in the machine code that CUDA 13.0 makes for `sm_90`.
 //!
-//! Operands come as bits that are flushed already where the instruction says so; what the instruction does to every
-//! result (`.ftz`, `.sat`) is done by the caller.
+//! `f32` is done for all lanes of a warp at once, other types one by one.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -16,31 +15,71 @@
 mod tables;
 mod unit;
 
-use super::float::{NAN32, bits32, from_f64, to_f64};
-use super::op::{Float1, FloatType, Rounding};
+use super::float::{NAN32, bits32, flush32, from_f64, to_f64};
+use super::lanes::{Registers, long_map1, long_map2};
+use super::op::{Float1, FloatType, Rounding, Slot};
 use super::soft;
+use core::hint::select_unpredictable as select;
 use core::num::FpCategory;
 
-/// A function's result. `flush` tells the two forms of `rsqrt` in `f64` apart.
+/// A function's result in a type other than `f32`, whose operand is flushed already where the instruction says so; its
+/// result is by the caller. `flush` tells the two forms of `rsqrt` in `f64` apart.
 pub(super) fn function(op: Float1, ty: FloatType, flush: bool, a: u64) -> u64 {
-    let of_f32 = |f: fn(f32) -> u32| f(f32::from_bits(a as u32)).into();
     let of_half = |f: fn(f32) -> f32| half(ty, f(to_f64(ty, a) as f32).into());
     match (op, ty) {
         (Float1::RcpApprox, FloatType::F64) => upper_half(reciprocal64(a)),
         (Float1::Rsqrt, FloatType::F64) if flush => upper_half(reciprocal_root64(a)),
         (Float1::Rsqrt, FloatType::F64) => refined_reciprocal_root(f64::from_bits(a)).to_bits(),
-        (Float1::RcpApprox, _) => rcp32(a as u32).into(),
-        (Float1::SqrtApprox, _) => sqrt32(a as u32).into(),
-        (Float1::Rsqrt, _) => of_f32(reciprocal_root),
-        (Float1::Sin, _) => of_f32(|a| bits32(unit::sine(turns(a)))),
-        (Float1::Cos, _) => of_f32(|a| bits32(unit::cosine(turns(a)))),
-        (Float1::Lg2, _) => of_f32(binary_logarithm),
-        (Float1::Ex2, FloatType::F32) => of_f32(power_of_two),
-        (Float1::Ex2, _) => of_half(unit::power_of_two),
-        (Float1::Tanh, FloatType::F32) => of_f32(|a| bits32(unit::tangent(a))),
-        (Float1::Tanh, _) => of_half(unit::tangent),
-        // These are exact, and never come here.
-        (Float1::Neg | Float1::Abs | Float1::Sqrt | Float1::Rcp, _) => a,
+        (Float1::Ex2, FloatType::F16 | FloatType::Bf16) => of_half(unit::power_of_two),
+        (Float1::Tanh, FloatType::F16 | FloatType::Bf16) => of_half(unit::tangent),
+        // These are exact or there is no such form, and never come here.
+        _ => a,
+    }
+}
+
+/// Runs a function of `f32` numbers in the lanes of the mask, flushed if asked for.
+macro_rules! in_lanes {
+    ($map:ident($r:ident, $flush:ident, $d:ident, $sources:ident, $mask:ident), $function:path, $($a:ident),*) => {{
+        #[inline(always)]
+        fn plain($($a: u32),*) -> u32 {
+            bits32($function($(f32::from_bits($a)),*))
+        }
+        #[inline(always)]
+        fn flushed($($a: u32),*) -> u32 {
+            flush32(plain($(flush32($a)),*))
+        }
+        if $flush { $map($r, $d, $sources, $mask, flushed) } else { $map($r, $d, $sources, $mask, plain) }
+    }};
+}
+
+/// An `f32` function; false for one that is exact.
+#[must_use]
+pub(super) fn function32(r: &mut Registers, op: Float1, flush: bool, d: Slot, a: Slot, mask: u32) -> bool {
+    macro_rules! lanes_of {
+        ($function:path) => {
+            in_lanes!(long_map1(r, flush, d, a, mask), $function, a)
+        };
+    }
+    match op {
+        Float1::RcpApprox => lanes_of!(reciprocal),
+        Float1::SqrtApprox => lanes_of!(root),
+        Float1::Rsqrt => lanes_of!(reciprocal_root),
+        Float1::Sin => lanes_of!(sine),
+        Float1::Cos => lanes_of!(cosine),
+        Float1::Lg2 => lanes_of!(binary_logarithm),
+        Float1::Ex2 => lanes_of!(power_of_two),
+        Float1::Tanh => lanes_of!(unit::tangent),
+        Float1::Neg | Float1::Abs | Float1::Sqrt | Float1::Rcp => return false,
+    }
+    true
+}
+
+/// An `f32` quotient: `div.full`, or else `div.approx`.
+pub(super) fn quotient32(r: &mut Registers, full: bool, flush: bool, d: Slot, ab: [Slot; 2], mask: u32) {
+    if full {
+        in_lanes!(long_map2(r, flush, d, ab, mask), full_quotient, a, b);
+    } else {
+        in_lanes!(long_map2(r, flush, d, ab, mask), quotient, a, b);
     }
 }
 
@@ -53,55 +92,77 @@ const ROOT_OF_UP: f32 = 4096.0;
 /// 2^126: reciprocals of what is larger are subnormal, and the unit has no such results.
 const LARGE: f32 = f32::from_bits(0x7e80_0000);
 
+/// What a number that is too small for the unit is multiplied with, and one for others.
+#[inline(always)]
+fn up(a: f32) -> f32 {
+    select(a.abs() < SMALLEST_NORMAL, UP, 1.0)
+}
+
+/// The same where a number may be too large besides.
+#[inline(always)]
+fn up_or_down(a: f32) -> f32 {
+    select(a.abs() > LARGE, 0.25, up(a))
+}
+
 /// `sqrt.approx.f32`
-pub(super) fn sqrt32(a: u32) -> u32 {
-    let a = f32::from_bits(a);
-    bits32(if a.abs() < SMALLEST_NORMAL { unit::root(a * UP) / ROOT_OF_UP } else { unit::root(a) })
+#[inline(always)]
+fn root(a: f32) -> f32 {
+    unit::root(a * up(a)) * select(a.abs() < SMALLEST_NORMAL, ROOT_OF_UP.recip(), 1.0)
 }
 
 /// `rsqrt.approx.f32`
-fn reciprocal_root(a: f32) -> u32 {
-    bits32(if a.abs() < SMALLEST_NORMAL {
-        unit::reciprocal_root(a * UP) * ROOT_OF_UP
-    } else {
-        unit::reciprocal_root(a)
-    })
+#[inline(always)]
+fn reciprocal_root(a: f32) -> f32 {
+    unit::reciprocal_root(a * up(a)) * select(a.abs() < SMALLEST_NORMAL, ROOT_OF_UP, 1.0)
 }
 
 /// `rcp.approx.f32`
-pub(super) fn rcp32(a: u32) -> u32 {
-    let a = f32::from_bits(a);
-    let scale = if a.abs() < SMALLEST_NORMAL { UP } else { 1.0 };
-    let scale = if a.abs() > LARGE { 0.25 } else { scale };
-    bits32(unit::reciprocal(a * scale) * scale)
+#[inline(always)]
+fn reciprocal(a: f32) -> f32 {
+    let scale = up_or_down(a);
+    unit::reciprocal(a * scale) * scale
 }
 
 /// `div.full.f32`
-pub(super) fn full_quotient(a: u32, b: u32) -> u32 {
-    let (a, b) = (f32::from_bits(a), f32::from_bits(b));
-    let scale = if b.abs() > LARGE { 0.25 } else { 1.0 };
-    let scale = if b.abs() < SMALLEST_NORMAL { UP } else { scale };
-    bits32(unit::reciprocal(b * scale) * (a * scale))
+#[inline(always)]
+fn full_quotient(a: f32, b: f32) -> f32 {
+    let scale = up_or_down(b);
+    unit::reciprocal(b * scale) * (a * scale)
 }
 
 /// `div.approx.f32`, which is 0 for a large divisor.
-pub(super) fn quotient(a: u32, b: u32) -> u32 {
-    let (a, b) = (f32::from_bits(a), f32::from_bits(b));
-    let scale = if b.abs() < SMALLEST_NORMAL { UP } else { 1.0 };
-    bits32(unit::reciprocal(b * scale) * (a * scale))
+#[inline(always)]
+fn quotient(a: f32, b: f32) -> f32 {
+    let scale = up(b);
+    unit::reciprocal(b * scale) * (a * scale)
 }
 
 /// `ex2.approx.f32`
-fn power_of_two(a: f32) -> u32 {
-    /// Below it results are subnormal.
+#[inline(always)]
+fn power_of_two(a: f32) -> f32 {
+    /// Below it results are subnormal, and the square of what half of it gives.
     const LEAST: f32 = -126.0;
-    let of_half = unit::power_of_two(a * 0.5);
-    bits32(if a < LEAST { of_half * of_half } else { unit::power_of_two(a) })
+    let is_small = a < LEAST;
+    let power = unit::power_of_two(select(is_small, a * 0.5, a));
+    power * select(is_small, power, 1.0)
 }
 
 /// `lg2.approx.f32`
-fn binary_logarithm(a: f32) -> u32 {
-    bits32(if a.abs() < SMALLEST_NORMAL { unit::logarithm(a * UP) - UP.log2() } else { unit::logarithm(a) })
+#[inline(always)]
+fn binary_logarithm(a: f32) -> f32 {
+    unit::logarithm(a * up(a)) - select(a.abs() < SMALLEST_NORMAL, UP.log2(), 0.0)
+}
+
+/// `sin.approx.f32`
+#[inline(always)]
+fn sine(angle: f32) -> f32 {
+    unit::sine(turns(angle))
+}
+
+/// `cos.approx.f32`
+#[inline(always)]
+fn cosine(angle: f32) -> f32 {
+    unit::cosine(turns(angle))
 }
 
 /// What the unit gives as a half: cut off, unless it is too large.
@@ -115,6 +176,7 @@ fn half(ty: FloatType, value: f64) -> u64 {
 }
 
 /// The turns that an angle is, of which the unit takes sines: what multiplying by an `f32` near 1/2π gives, cut off.
+#[inline(always)]
 fn turns(angle: f32) -> f32 {
     const TURNS: f32 = f32::from_bits(0x3e22_f983);
     unit::cut(f64::from(angle) * f64::from(TURNS))

@@ -22,6 +22,7 @@ mod modifiers;
 mod moves;
 mod opcodes;
 mod operands;
+mod registers;
 mod source;
 mod system;
 mod tensor;
@@ -32,6 +33,7 @@ mod warp_group;
 mod warp_wide;
 
 pub(crate) use error::DecodeError;
+pub(crate) use registers::with_register_limit;
 
 use super::interface::{Global, KernelProperties, Parameter, Placement};
 use super::program::{Image, Kernel, Program, RESERVED_SHARED};
@@ -203,8 +205,6 @@ fn properties(
     reach: &Reach,
     shared: &SharedLayout,
 ) -> KernelProperties {
-    /// What a thread can have at most.
-    const MOST_REGISTERS: u32 = 255;
     let parameters: Vec<Parameter> = bodies[number].parameters.clone();
     let parameter_bytes = parameters.iter().map(|parameter| parameter.offset + parameter.size).max().unwrap_or(0);
     let directive = |name: &str| function.directives.iter().find(|directive| directive.name == name);
@@ -217,7 +217,8 @@ fn properties(
         })
     };
     let required_block = sizes("reqntid");
-    let registers = reach.functions.iter().filter_map(|number| bodies.get(*number as usize)).map(|body| body.registers);
+    let reached = reach.functions.iter().filter_map(|number| bodies.get(*number as usize));
+    let wanted_registers = reached.map(|body| body.registers);
     let target = module.targets.iter().find_map(|target| {
         let digits: String = target.strip_prefix("sm_")?.chars().take_while(char::is_ascii_digit).collect();
         digits.parse().ok()
@@ -230,7 +231,7 @@ fn properties(
         shared_bytes: shared.size,
         local_bytes: bodies[number].declared_local,
         constant_bytes: u32::try_from(constant_bytes).unwrap_or(u32::MAX),
-        registers: registers.max().unwrap_or(1).clamp(1, MOST_REGISTERS),
+        registers: registers::limited(module, function, wanted_registers.max().unwrap_or(1)),
         most_threads: directive("reqntid").or_else(|| directive("maxntid")).map(|found| product(&found.arguments)),
         required_block,
         unsupported: reach.unsupported.clone(),

@@ -222,13 +222,8 @@ pub(super) fn two(r: &mut Registers, op: Float2, ty: FloatType, mode: FloatMode,
         (FloatType::F32, Float2::Sub) if mode.is(false) => on_cpu!(f32, same, bits32, -),
         (FloatType::F32, Float2::Mul) if mode.is(false) => on_cpu!(f32, same, bits32, *),
         (FloatType::F32, Float2::Div) if mode.is(false) => on_cpu!(f32, same, bits32, /),
-        (FloatType::F32, Float2::DivFull) if mode.is(false) => map2(r, d, ab, mask, approx::full_quotient),
-        (FloatType::F32, Float2::DivApprox) if mode.is(false) => map2(r, d, ab, mask, approx::quotient),
-        (FloatType::F32, Float2::DivFull) if mode.is(true) => {
-            map2(r, d, ab, mask, |a: u32, b: u32| flush32(approx::full_quotient(flush32(a), flush32(b))));
-        }
-        (FloatType::F32, Float2::DivApprox) if mode.is(true) => {
-            map2(r, d, ab, mask, |a: u32, b: u32| flush32(approx::quotient(flush32(a), flush32(b))));
+        (FloatType::F32, Float2::DivFull | Float2::DivApprox) => {
+            approx::quotient32(r, op == Float2::DivFull, mode.flush, d, ab, mask);
         }
         (FloatType::F32, Float2::Add) if mode.is(true) => on_cpu!(f32, flush32, flushed, +),
         (FloatType::F32, Float2::Sub) if mode.is(true) => on_cpu!(f32, flush32, flushed, -),
@@ -296,9 +291,9 @@ pub(super) fn two_bits(op: Float2, ty: FloatType, mode: FloatMode, a: u64, b: u6
             let bits = soft::div(a, b, format, mode.rounding);
             flushed_as_unbounded(mode, ty, bits, |wide, widen| soft::div(widen(a), widen(b), wide, mode.rounding))
         }
-        Float2::DivFull => approx::full_quotient(a as u32, b as u32).into(),
-        Float2::DivApprox => approx::quotient(a as u32, b as u32).into(),
-        Float2::Min | Float2::Max | Float2::CopySign => extreme(op, ty, mode, a, b),
+        Float2::Min | Float2::Max => extreme(op, ty, mode, a, b),
+        // Signs are done with, and quotients that are approximate are those of lanes.
+        Float2::CopySign | Float2::DivFull | Float2::DivApprox => a,
     };
     let bits = match (ty, op) {
         (FloatType::F64, Float2::Add | Float2::Sub | Float2::Mul) => bits64(f64::from_bits(bits), [b, a]),
@@ -331,6 +326,9 @@ fn extreme(op: Float2, ty: FloatType, mode: FloatMode, a: u64, b: u64) -> u64 {
 }
 
 pub(super) fn one(r: &mut Registers, op: Float1, ty: FloatType, mode: FloatMode, d: Slot, a: Slot, mask: u32) {
+    if ty == FloatType::F32 && approx::function32(r, op, mode.flush, d, a, mask) {
+        return;
+    }
     match (ty, op) {
         (FloatType::F32, Float1::Neg) if mode.is(false) => map1(r, d, a, mask, |a: u32| bits32(-f32::from_bits(a))),
         (FloatType::F32, Float1::Abs) if mode.is(false) => {
@@ -341,14 +339,6 @@ pub(super) fn one(r: &mut Registers, op: Float1, ty: FloatType, mode: FloatMode,
         }
         (FloatType::F32, Float1::Rcp) if mode.is(false) => {
             map1(r, d, a, mask, |a: u32| bits32(1.0 / f32::from_bits(a)));
-        }
-        (FloatType::F32, Float1::SqrtApprox) if mode.is(false) => map1(r, d, a, mask, approx::sqrt32),
-        (FloatType::F32, Float1::RcpApprox) if mode.is(false) => map1(r, d, a, mask, approx::rcp32),
-        (FloatType::F32, Float1::SqrtApprox) if mode.is(true) => {
-            map1(r, d, a, mask, |a: u32| flush32(approx::sqrt32(flush32(a))));
-        }
-        (FloatType::F32, Float1::RcpApprox) if mode.is(true) => {
-            map1(r, d, a, mask, |a: u32| flush32(approx::rcp32(flush32(a))));
         }
         (FloatType::F64, Float1::Neg) => map1(r, d, a, mask, |a: u64| bits64(-f64::from_bits(a), [a])),
         (FloatType::F64, Float1::Abs) => map1(r, d, a, mask, |a: u64| bits64(f64::from_bits(a).abs(), [a])),

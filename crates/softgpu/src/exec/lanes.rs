@@ -115,6 +115,25 @@ fn map3_lanes<D: Lane, A: Lane, B: Lane, C: Lane>(
 }
 
 #[inline(always)]
+fn long_map1_lanes<A: Lane>(registers: &mut Registers, d: Slot, a: Slot, mask: u32, f: impl Fn(A) -> A) {
+    let mut lanes = A::bank(registers)[a as usize];
+    for lane in &mut lanes {
+        *lane = f(*lane);
+    }
+    blend(&mut A::bank_mut(registers)[d as usize], mask, |lane| lanes[lane]);
+}
+
+#[inline(always)]
+fn long_map2_lanes<A: Lane>(registers: &mut Registers, d: Slot, [a, b]: [Slot; 2], mask: u32, f: impl Fn(A, A) -> A) {
+    let mut lanes = A::bank(registers)[a as usize];
+    let b = &A::bank(registers)[b as usize];
+    for (a, b) in lanes.iter_mut().zip(b) {
+        *a = f(*a, *b);
+    }
+    blend(&mut A::bank_mut(registers)[d as usize], mask, |lane| lanes[lane]);
+}
+
+#[inline(always)]
 fn test2_lanes<A: Lane, B: Lane>(registers: &Registers, [a, b]: [Slot; 2], f: impl Fn(A, B) -> bool) -> u32 {
     let a = &A::bank(registers)[a as usize];
     let b = &B::bank(registers)[b as usize];
@@ -159,6 +178,17 @@ for_this_cpu!(
     /// `d = f(a, b, c)` in the lanes of the mask. `f` is also called with the values of other lanes.
     map3 = map3_lanes<D, A, B, C>(
         registers: &mut Registers, d: Slot, sources: [Slot; 3], mask: u32; Fn(A, B, C) -> D
+    ) -> ()
+);
+for_this_cpu!(
+    /// As `map1` for a function of many instructions. It stands once in the loop, where the compiler would otherwise rather
+    /// call it for each lane, and must be one that is always inlined, which a closure is not.
+    long_map1 = long_map1_lanes<A>(registers: &mut Registers, d: Slot, a: Slot, mask: u32; Fn(A) -> A) -> ()
+);
+for_this_cpu!(
+    /// As `map2`, and as `long_map1`.
+    long_map2 = long_map2_lanes<A>(
+        registers: &mut Registers, d: Slot, sources: [Slot; 2], mask: u32; Fn(A, A) -> A
     ) -> ()
 );
 for_this_cpu!(

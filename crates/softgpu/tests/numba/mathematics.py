@@ -94,6 +94,38 @@ def more_mathematics():
 
 
 @cuda.jit
+def special_functions(x, narrow, results):
+    i = cuda.grid(1)
+    if i < x.size:
+        results[i, 0] = math.copysign(x[i], -1.0)
+        results[i, 1] = libdevice.copysignf(narrow[i], float32(-2.0))
+        results[i, 2] = libdevice.normcdf(x[i])
+        results[i, 3] = libdevice.normcdff(narrow[i])
+        results[i, 4] = libdevice.j1(x[i])
+        results[i, 5] = libdevice.j1f(narrow[i])
+        results[i, 6] = libdevice.jn(3, x[i])
+        results[i, 7] = libdevice.jnf(3, narrow[i])
+        results[i, 8] = libdevice.y1f(narrow[i]) - libdevice.y1(x[i])
+        results[i, 9] = libdevice.ynf(2, narrow[i]) - libdevice.yn(2, x[i])
+
+
+def special_functions_of_libdevice():
+    x = np.linspace(0.5, 6.0, 100)
+    results = np.zeros((100, 10))
+    special_functions[1, 128](x, x.astype(np.float32), results)
+    normal = np.vectorize(lambda x: 0.5 * math.erfc(-x / math.sqrt(2)))(x)
+    # Bessel functions of the first kind are the means of cosines.
+    angles = (np.arange(1000) + 0.5) * math.pi / 1000
+    first, third = (np.cos(n * angles - x[:, None] * np.sin(angles)).mean(axis=1) for n in (1, 3))
+    wide, narrow = results[:, [0, 2, 4, 6]], results[:, [1, 3, 5, 7]]
+    columns = np.stack([-x, normal, first, third], 1)
+    np.testing.assert_allclose(wide, columns, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(narrow, columns, rtol=1e-5, atol=1e-6)
+    # Of the second kind the narrow and the wide form agree.
+    np.testing.assert_allclose(results[:, 8:], 0, atol=1e-4)
+
+
+@cuda.jit
 def bits(values, results):
     i = cuda.grid(1)
     if i < values.size:
@@ -190,6 +222,7 @@ PROGRAMS = [
     mandelbrot,
     mathematics,
     more_mathematics,
+    special_functions_of_libdevice,
     bits_of_integers,
     fused_steps_and_libdevice,
     half_precision,

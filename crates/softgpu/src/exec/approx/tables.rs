@@ -6,7 +6,7 @@ use super::unit::Table;
 
 /// 1/x from 1 to 2.
 #[rustfmt::skip]
-pub(super) static RECIPROCAL: Table = Table { step: 14, rest: 0x8fce, curve: 1, segments: &[
+pub(super) static RECIPROCAL: Table<128> = Table { step: 14, rest: 0x8fce, curve: 1, segments: [
     [0x3fffffe, -65534, 1013], [0x3f80fe0, -64522, 989], [0x3f03f04, -63533, 966], [0x3e88cb3, -62567, 945],
     [0x3e0f83c, -61622, 923], [0x3d980f6, -60699, 902], [0x3d22636, -59797, 883], [0x3cae758, -58914, 863],
     [0x3c3c3c2, -58051, 845], [0x3bcbadc, -57207, 827], [0x3b5cc0f, -56381, 809], [0x3aef6c9, -55572, 791],
@@ -43,7 +43,7 @@ pub(super) static RECIPROCAL: Table = Table { step: 14, rest: 0x8fce, curve: 1, 
 
 /// 1/√x from 1 to 4.
 #[rustfmt::skip]
-pub(super) static RECIPROCAL_ROOT: Table = Table { step: 14, rest: 0x7fff, curve: 2, segments: &[
+pub(super) static RECIPROCAL_ROOT: Table<128> = Table { step: 14, rest: 0x7fff, curve: 2, segments: [
     [0x3fffffd, -65531, 754], [0x3f817ad, -64024, 725], [0x3f05d8f, -62575, 698], [0x3e8cfe3, -61179, 672],
     [0x3e16d08, -59835, 648], [0x3da336d, -58539, 625], [0x3d32199, -57289, 603], [0x3cc3625, -56083, 582],
     [0x3c56fbb, -54919, 562], [0x3becd12, -53794, 543], [0x3b84cf4, -52708, 526], [0x3b1ee3f, -51657, 508],
@@ -80,7 +80,7 @@ pub(super) static RECIPROCAL_ROOT: Table = Table { step: 14, rest: 0x7fff, curve
 
 /// √x from 1 to 4.
 #[rustfmt::skip]
-pub(super) static ROOT: Table = Table { step: 14, rest: 0xffff, curve: 1, segments: &[
+pub(super) static ROOT: Table<128> = Table { step: 14, rest: 0xffff, curve: 1, segments: [
     [0x3fffffe, 65535, -506], [0x407f80e, 65029, -494], [0x40fe07c, 64534, -482], [0x417b9a2, 64051, -472],
     [0x41f83d8, 63578, -461], [0x4273f72, 63116, -452], [0x42eecc0, 62664, -443], [0x4368c12, 62221, -434],
     [0x43e1db2, 61787, -424], [0x445a1e8, 61363, -417], [0x44d18fc, 60947, -408], [0x4548332, 60539, -399],
@@ -117,7 +117,7 @@ pub(super) static ROOT: Table = Table { step: 14, rest: 0xffff, curve: 1, segmen
 
 /// 2^x from 0 to 1.
 #[rustfmt::skip]
-pub(super) static POWER: Table = Table { step: 13, rest: 0x77e2, curve: 0, segments: &[
+pub(super) static POWER: Table<64> = Table { step: 13, rest: 0x77e2, curve: 0, segments: [
     [0x2000000, 22713, 494], [0x2059347, 22960, 501], [0x20b361b, 23210, 506], [0x210e8a2, 23463, 511],
     [0x216ab0f, 23718, 518], [0x21c7d86, 23977, 521], [0x2226039, 24238, 527], [0x2285356, 24502, 532],
     [0x22e5709, 24768, 541], [0x2346b7e, 25038, 546], [0x23a90e5, 25311, 551], [0x240c772, 25586, 559],
@@ -138,7 +138,7 @@ pub(super) static POWER: Table = Table { step: 13, rest: 0x77e2, curve: 0, segme
 
 /// The binary logarithm from 1 to 2.
 #[rustfmt::skip]
-pub(super) static LOGARITHM: Table = Table { step: 12, rest: 0x3345, curve: 1, segments: &[
+pub(super) static LOGARITHM: Table<64> = Table { step: 12, rest: 0x3345, curve: 1, segments: [
     [0x4, 47272, -727], [0x16e797, 46545, -705], [0x2d75ad, 45840, -685], [0x43ace7, 45156, -665],
     [0x598fe2, 44492, -646], [0x6f210f, 43847, -627], [0x8462c9, 43221, -610], [0x995750, 42612, -592],
     [0xae00d8, 42020, -576], [0xc26162, 41444, -559], [0xd67af5, 40884, -544], [0xea4f76, 40339, -530],
@@ -159,7 +159,7 @@ pub(super) static LOGARITHM: Table = Table { step: 12, rest: 0x3345, curve: 1, s
 
 /// The sine of a quarter of a turn.
 #[rustfmt::skip]
-pub(super) static SINE: Table = Table { step: 11, rest: 0x0, curve: 0, segments: &[
+pub(super) static SINE: Table<64> = Table { step: 11, rest: 0x0, curve: 0, segments: [
     [0x0, 25737, -14], [0x19214e, 25730, -48], [0x323ec8, 25706, -76], [0x4b547c, 25668, -110],
     [0x645e94, 25613, -137], [0x7d5934, 25544, -171], [0x96407a, 25459, -201], [0xaf109c, 25358, -229],
     [0xc7c5ba, 25243, -262], [0xe05c10, 25112, -292], [0xf8cfc8, 24966, -322], [0x1111d24, 24805, -352],
@@ -180,7 +180,7 @@ pub(super) static SINE: Table = Table { step: 11, rest: 0x0, curve: 0, segments:
 
 /// The hyperbolic tangent from 2^-8 to 8.
 #[rustfmt::skip]
-pub(super) static TANGENT: Table = Table { step: 14, rest: 0x0, curve: 2, segments: &[
+pub(super) static TANGENT: Table<51> = Table { step: 14, rest: 0x0, curve: 2, segments: [
     [0x40000, 32768, -1], [0x7fff8, 65532, -6], [0xfffb0, 131048, -52], [0x1ffd58, 130952, -82],
     [0x2ff708, 130788, -110], [0x3feab0, 261168, -636], [0x5fb830, 259904, -888], [0x7f5668, 258128, -1118],
     [0x9eb5d8, 255888, -1352], [0xbdc7f0, 253184, -1580], [0xdc7e80, 250024, -1782], [0xfacbc0, 493088, -8276],

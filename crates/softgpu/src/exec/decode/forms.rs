@@ -41,6 +41,26 @@ const THEMES: &[(&str, &[&str])] = &[
     ("Clusters, asynchronous copies, the stack", asynchronous::FORMS),
 ];
 
+/// Why instructions are not there.
+const LACKING: &[(&str, &[&str])] = &[
+    (
+        "Textures and surfaces, which the driver does not have either.",
+        &["istypep", "suld", "suq", "sured", "sust", "tex", "tld4", "txq"],
+    ),
+    (
+        "Memory of several devices under one address: it takes an NVSwitch, and `cuMulticastCreate`, without which there is no \
+         such address. `CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED` is 0.",
+        &["multimem"],
+    ),
+    ("For devices after the H200 (`sm_100` and later).", &["clusterlaunchcontrol", "tcgen05"]),
+];
+/// What instructions that are there lack.
+const LACKING_PARTS: &[&str] = &[
+    "`cp.async.bulk.tensor`, `cp.async.bulk.prefetch.tensor`, `cp.reduce.async.bulk.tensor` with `.im2col`: there are no maps \
+     for them (`cuTensorMapEncodeIm2col` in [FUNCTIONS.md](FUNCTIONS.md)). `.im2col::w`, `.tile::gather4` and \
+     `.tile::scatter4` are for devices after the H200.",
+];
+
 /// What forms can name: registers of each size, some in numbers, a label, a table of labels and functions.
 const AROUND: &str = "\
     .reg .b8 b; .reg .b16 h, h<9>; .reg .b32 r, r<9>; .reg .b64 d, d<9>; .reg .b128 q, q<9>; .reg .pred p, p<9>;\n\
@@ -77,6 +97,11 @@ fn listed_opcodes() -> BTreeSet<String> {
     patterns().flat_map(expand).map(|form| opcodes::of_text(&form).to_string()).collect()
 }
 
+fn lacking() -> BTreeSet<&'static str> {
+    let listed = listed_opcodes();
+    opcodes::OPCODES.iter().copied().filter(|opcode| !listed.contains(*opcode)).collect()
+}
+
 fn listing() -> String {
     let mut text = String::from(
         "# What the software GPU runs\n\n\
@@ -88,12 +113,13 @@ fn listing() -> String {
         let count: usize = forms.iter().map(|pattern| expand(pattern).len()).sum();
         let _ = writeln!(text, "\n## {title} ({count} forms)\n\n```text\n{}\n```", forms.join("\n"));
     }
-    let listed = listed_opcodes();
-    let lacking: Vec<_> = opcodes::OPCODES.iter().filter(|opcode| !listed.contains(**opcode)).collect();
-    let _ = writeln!(text, "\n## Not there ({})\n", lacking.len());
-    for line in lacking.chunks(8) {
-        let _ = writeln!(text, "{}", line.iter().map(|opcode| format!("`{opcode}`")).collect::<Vec<_>>().join(" "));
+    let lacking = lacking();
+    let _ = writeln!(text, "\n## Not there ({})", lacking.len());
+    for (reason, opcodes) in LACKING {
+        let opcodes: Vec<_> = opcodes.iter().map(|opcode| format!("`{opcode}`")).collect();
+        let _ = writeln!(text, "\n{reason}\n\n{}", opcodes.join(" "));
     }
+    let _ = writeln!(text, "\n## Not there of what is there\n\n- {}", LACKING_PARTS.join("\n- "));
     text
 }
 
@@ -110,6 +136,12 @@ fn forms_are_listed_once() {
     assert!(twice.is_empty(), "listed twice:\n{}", twice.join("\n"));
     let unknown: Vec<_> = listed_opcodes().into_iter().filter(|opcode| !opcodes::is_known(opcode)).collect();
     assert!(unknown.is_empty(), "no opcodes of PTX: {unknown:?}");
+}
+
+#[test]
+fn what_is_not_there_has_its_reason() {
+    let reasons: BTreeSet<_> = LACKING.iter().flat_map(|(_, opcodes)| *opcodes).copied().collect();
+    assert_eq!(reasons, lacking(), "instructions with a reason, and those that are not there");
 }
 
 #[test]

@@ -15,6 +15,7 @@ tests! { lifetimes:
     memory_goes_with_its_context,
     memory_is_freed_under_another_context,
     freed_by_another_thread,
+    host_memory_is_freed_by_a_thread_without_a_context,
     used_by_many_threads_at_once,
     a_forked_child_leaves_memory_alone,
     a_forked_child_has_no_driver,
@@ -75,6 +76,26 @@ fn freed_by_another_thread(driver: &Driver) -> Outcome {
         thread.join().map_err(|_| anyhow::anyhow!("the thread panicked"))?
     })?;
     expect!(driver, cuMemFree_v2(memory.get()) => CUDA_ERROR_INVALID_VALUE);
+    Ok(())
+}
+
+fn host_memory_is_freed_by_a_thread_without_a_context(driver: &Driver) -> Outcome {
+    Gpu::new(driver)?;
+    let mut pinned = null_mut();
+    ok!(driver, cuMemHostAlloc(&raw mut pinned, PAGES, 0));
+    let registered = pages(PAGES, libc::PROT_READ | libc::PROT_WRITE)?;
+    ok!(driver, cuMemHostRegister_v2(registered, PAGES, 0));
+    let (pinned, registered) = (Shared::new(pinned), Shared::new(registered));
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || -> Outcome {
+            ok!(driver, cuMemFreeHost(pinned.get()));
+            ok!(driver, cuMemHostUnregister(registered.get()));
+            Ok(())
+        });
+        thread.join().map_err(|_| anyhow::anyhow!("the thread panicked"))?
+    })?;
+    expect!(driver, cuMemFreeHost(pinned.get()) => CUDA_ERROR_INVALID_VALUE);
+    expect!(driver, cuMemHostUnregister(registered.get()) => CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
     Ok(())
 }
 

@@ -3,9 +3,14 @@
 use crate::Outcome;
 use crate::gpu::Gpu;
 use anyhow::{Result, ensure};
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
+use core::ptr::{null_mut, without_provenance_mut};
 use detshare_cuda::Driver;
-use detshare_cuda::types::{CUdevice_attribute, CUfunction, CUoccupancy_flags};
+use detshare_cuda::types::{
+    CUdevice_attribute, CUfunction, CUfunction_attribute, CUjit_option, CUjitInputType, CUlinkState, CUmodule,
+    CUoccupancy_flags,
+};
+use std::ffi::CString;
 
 tests! { occupancy:
     blocks_fit_a_multiprocessor,
@@ -15,6 +20,9 @@ tests! { occupancy:
     potential_block_size_is_launchable,
     potential_block_size_with_shared_memory,
     available_shared_memory,
+    registers_are_limited_by_directives,
+    registers_are_limited_by_options,
+    registers_are_limited_by_options_of_the_linker,
 }
 
 fn blocks(driver: &Driver, function: CUfunction, threads: c_int, shared: usize) -> Result<c_int> {
@@ -124,5 +132,75 @@ fn available_shared_memory(driver: &Driver) -> Outcome {
     let (one, two, four) = (available(1)?, available(2)?, available(4)?);
     ensure!(one >= two && two >= four && four > 0, "{one}, {two} and {four} bytes for 1, 2 and 4 blocks");
     note!("{one}, {two} and {four} bytes for 1, 2 and 4 blocks");
+    Ok(())
+}
+
+/// What a thread gets where it wants more.
+const FEW: c_int = 32;
+
+/// A kernel that has many numbers at once.
+fn hungry(directives: &str) -> Result<CString> {
+    const NUMBERS: usize = 60;
+    let all = |line: &dyn Fn(usize) -> String| (0..NUMBERS).map(line).collect::<String>();
+    let loads = all(&|number| format!("ld.volatile.global.f32 %f{number}, [%p+{}];\n", number * 4));
+    let stores = all(&|number| format!("st.volatile.global.f32 [%p+{}], %f{number};\n", number * 4));
+    Ok(CString::new(format!(
+        ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry hungry(.param .u64 p) {directives}\n{{\n\
+         .reg .f32 %f<{NUMBERS}>;\n.reg .b64 %p;\nld.param.u64 %p, [p];\n{loads}{stores}ret;\n}}\n"
+    ))?)
+}
+
+fn registers(gpu: &Gpu<'_>, driver: &Driver, module: CUmodule) -> Result<c_int> {
+    let (kernel, mut registers) = (gpu.function_of(module, c"hungry")?, 0);
+    let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_NUM_REGS;
+    ok!(driver, cuFuncGetAttribute(&raw mut registers, attribute, kernel));
+    Ok(registers)
+}
+
+fn registers_are_limited_by_directives(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let of = |directives: &str| registers(&gpu, driver, gpu.module(&hungry(directives)?)?);
+    let free = of("")?;
+    note!("{free} registers without a limit");
+    ensure!(free > 60, "{free} registers for 60 numbers");
+    ensure!(of(".maxnreg 32")? == FEW, "another limit than asked for");
+    ensure!(of(".maxntid 1024 .minnctapersm 2")? == FEW, "two blocks of 1024 threads would not fit");
+    ensure!(of(".maxntid 1024")? == 64.min(free), "a block of 1024 threads would not fit");
+    ensure!(of(".maxnreg 8")? == 24, "fewer registers than any kernel has");
+    Ok(())
+}
+
+fn registers_are_limited_by_options(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let of = |directives: &str, most: c_int| -> Result<c_int> {
+        let (image, mut module) = (hungry(directives)?, CUmodule(null_mut()));
+        let mut options = [CUjit_option::CU_JIT_MAX_REGISTERS];
+        let mut values: [*mut c_void; 1] = [without_provenance_mut(usize::try_from(most)?)];
+        let image = image.as_ptr().cast();
+        ok!(driver, cuModuleLoadDataEx(&raw mut module, image, 1, options.as_mut_ptr(), values.as_mut_ptr()));
+        registers(&gpu, driver, module)
+    };
+    ensure!(of("", FEW)? == FEW, "another limit than asked for");
+    ensure!(of(".maxnreg 40", FEW)? == 40, "the kernel's own limit does not count");
+    Ok(())
+}
+
+fn registers_are_limited_by_options_of_the_linker(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let image = hungry("")?;
+    let mut options = [CUjit_option::CU_JIT_MAX_REGISTERS];
+    let mut values: [*mut c_void; 1] = [without_provenance_mut(usize::try_from(FEW)?)];
+    let mut linker = CUlinkState(null_mut());
+    ok!(driver, cuLinkCreate_v2(1, options.as_mut_ptr(), values.as_mut_ptr(), &raw mut linker));
+    let (data, size) = (image.as_ptr().cast_mut().cast(), image.as_bytes_with_nul().len());
+    let kind = CUjitInputType::CU_JIT_INPUT_PTX;
+    let (name, none) = (c"hungry".as_ptr(), null_mut());
+    ok!(driver, cuLinkAddData_v2(linker, kind, data, size, name, 0, none, null_mut()));
+    let (mut linked, mut bytes, mut module) = (null_mut(), 0, CUmodule(null_mut()));
+    ok!(driver, cuLinkComplete(linker, &raw mut linked, &raw mut bytes));
+    ok!(driver, cuModuleLoadData(&raw mut module, linked));
+    let few = registers(&gpu, driver, module)?;
+    ok!(driver, cuLinkDestroy(linker));
+    ensure!(few == FEW, "{few} registers, which is another limit than asked for");
     Ok(())
 }
