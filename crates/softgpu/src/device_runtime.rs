@@ -15,6 +15,12 @@ pub(crate) fn is_it(bytes: &[u8]) -> bool {
     names.starts_with(ARCHIVE) && names.windows(OBJECT.len()).any(|name| name == OBJECT)
 }
 
+/// Whether these texts need it: nvcc has programs linked with it that launch kernels from kernels, and a text alone says so by
+/// what it calls.
+pub(crate) fn is_needed(texts: &[String]) -> bool {
+    texts.iter().any(|text| text.contains("__cudaCDP2")) && !texts.iter().any(|text| text.starts_with(TEXT))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -28,6 +28,7 @@ mod api;
 mod array;
 mod boundary;
 mod check;
+mod children;
 mod context;
 mod device;
 mod device_runtime;
