@@ -14,6 +14,7 @@ use crate::memory;
 use crate::operation::{Copy, Fill, Operation};
 use crate::sm::Lane;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use detshare_cuda::types::CUdevice_attribute;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -31,7 +32,7 @@ const TAIL: u64 = 3;
 const FIRE_AND_FORGET: u64 = 4;
 /// What the handles of a kernel's own streams and events are larger than.
 const FIRST_HANDLE: u64 = 1 << 32;
-/// So many children are remembered before those that are over are forgotten.
+/// So many children are remembered before those that are over are forgotten for the first time.
 const MANY: usize = 1024;
 
 /// A thread of the grid: its block's number and its own.
@@ -53,8 +54,10 @@ struct State {
     streams: HashMap<Stream, Vec<Arc<Done>>>,
     /// What waits for an event waits for.
     events: HashMap<u64, Vec<Arc<Done>>>,
-    /// All that was started.
+    /// All that was started,
     started: Vec<Arc<Done>>,
+    /// and how many that may be before those that are over are forgotten.
+    most_started: usize,
     tail: Vec<Work>,
     /// The last error of a thread.
     errors: HashMap<Thread, u32>,
@@ -104,6 +107,12 @@ impl Children {
     /// The device that the grid runs on.
     pub(crate) fn device(&self) -> usize {
         self.lane.device
+    }
+
+    /// An attribute of that device, by its number; 0 for one that is not known.
+    pub(crate) fn attribute(&self, number: u32) -> u32 {
+        let value = device::attribute(self.device(), CUdevice_attribute(number));
+        value.and_then(|value| u32::try_from(value).ok()).unwrap_or(0)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -202,8 +211,8 @@ impl Children {
         if stream == Stream::Tail {
             return state.tail.push(work);
         }
-        if state.started.len() >= MANY {
-            state.started.retain(|done| !done.is_complete());
+        if state.started.len() >= state.most_started.max(MANY) {
+            state.forget_what_is_over();
         }
         let after = match stream {
             Stream::FireAndForget => Vec::new(),
@@ -230,6 +239,16 @@ impl Children {
             engine::finish(&own);
         };
         engine::submit(Work::Expand(Box::new(complete)), &after, &self.fate);
+    }
+}
+
+impl State {
+    fn forget_what_is_over(&mut self) {
+        let goes_on = |done: &Arc<Done>| !done.is_complete();
+        self.started.retain(goes_on);
+        self.streams.retain(|_, waits| waits.iter().any(goes_on));
+        // Not before there are twice as many again, so that looking through them does not take longer than they do.
+        self.most_started = self.started.len() * 2;
     }
 }
 

@@ -35,6 +35,14 @@ mod tests {
     }
 
     #[test]
+    fn it_comes_along_once() {
+        let caller = ".extern .func (.param .b32 r) __cudaCDP2GetLastError();".to_string();
+        assert!(is_needed(&[caller.clone()]));
+        assert!(!is_needed(&[caller, TEXT.to_string()]));
+        assert!(!is_needed(&[".version 8.0".to_string()]));
+    }
+
+    #[test]
     fn our_functions_load() {
         let module = Module::load(&[TEXT.to_string()], None);
         assert!(module.is_ok_and(|module| {

@@ -125,6 +125,7 @@ impl Warp {
             (Runtime::Wait, [stream, event]) => children.wait(thread, *stream, *event).into(),
             (Runtime::LastError, [forget]) => children.last_error(thread, *forget != 0).into(),
             (Runtime::Device, []) => children.device() as u64,
+            (Runtime::Attribute, [attribute]) => children.attribute(low(*attribute)).into(),
             (Runtime::DeviceCount, []) => crate::device::settings().devices as u64,
             _ => return Err((FaultKind::InvalidProgramCounter, "call with other arguments".into())),
         })

@@ -42,6 +42,8 @@ pub(in crate::exec) enum Runtime {
     Device,
     /// `int device_count()`.
     DeviceCount,
+    /// `int attribute(its number)`, of the device; 0 for one that is not known.
+    Attribute,
 }
 
 /// A call of one.
@@ -71,6 +73,7 @@ impl SystemFunction {
             "__detshare_wait" => (Self::Runtime(Runtime::Wait), 2, 1),
             "__detshare_last_error" => (Self::Runtime(Runtime::LastError), 1, 1),
             "__detshare_device" => (Self::Runtime(Runtime::Device), 0, 1),
+            "__detshare_attribute" => (Self::Runtime(Runtime::Attribute), 1, 1),
             "__detshare_device_count" => (Self::Runtime(Runtime::DeviceCount), 0, 1),
             _ => return None,
         })
