@@ -37,7 +37,7 @@ mod tests {
     #[test]
     fn it_comes_along_once() {
         let caller = ".extern .func (.param .b32 r) __cudaCDP2GetLastError();".to_string();
-        assert!(is_needed(&[caller.clone()]));
+        assert!(is_needed(std::slice::from_ref(&caller)));
         assert!(!is_needed(&[caller, TEXT.to_string()]));
         assert!(!is_needed(&[".version 8.0".to_string()]));
     }
