@@ -19,6 +19,9 @@ SECONDS = 5
 WARM_UP_SECONDS = 2
 # What a program takes beside that: a framework is loaded, and a model is made.
 SET_UP_SECONDS = 13
+# Stands in a command for where requests come from.
+TRACE_OF = "--trace-of"
+TRACES = {"conversation": "azure-llm-2023-conv.csv", "code": "azure-llm-2023-code.csv"}
 
 
 def serve(shape, period_ms, arrivals="periodic", *more):
@@ -31,6 +34,13 @@ def train(model, seed=1):
     return "best-effort", ["bench_train.py", "--model", model, "--seed", str(seed), "--seconds", str(SECONDS)]
 
 
+def llm(shape, kind, skip, rate):
+    """A server that answers so many requests a second, made up unless there is a folder of traces."""
+    command = ["llm_server.py", "--shape", shape, "--longest-context", "16384", "--prefill-chunk", "512", "--seed", "1"]
+    command += [TRACE_OF, kind, "--skip", str(skip), "--at-rate", str(rate), "--requests", str(SECONDS * rate)]
+    return "latency", command
+
+
 # As in the scenarios of `detshare bench`. The training is the same in all but two of them.
 PROGRAMS = {
     "small-serve": serve("small", 6),
@@ -41,6 +51,9 @@ PROGRAMS = {
     "small-eager-serve": serve("small", 30, "periodic", "--eager"),
     "two-latency-7b": serve("7b", 20),
     "two-half-train": train("narrow"),
+    "llm-8b-chat": llm("8b", "conversation", 500, 8),
+    "llm-1b-chat": llm("1b", "conversation", 500, 16),
+    "llm-1b-code": llm("1b", "code", 2000, 16),
 }
 
 
@@ -48,6 +61,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     parser.add_argument("--only", default=",".join(PROGRAMS), metavar="NAME[,NAME]")
+    parser.add_argument("--trace-folder", type=Path, metavar="DIR", help="with the traces for LLM servers; otherwise made up")
     parser.add_argument("--limit", type=float, default=600, metavar="SECONDS", help="for all of it")
     options = parser.parse_args()
     unknown = [name for name in options.only.split(",") if name not in PROGRAMS]
@@ -62,14 +76,20 @@ def main():
             if left < SECONDS + WARM_UP_SECONDS + SET_UP_SECONDS:
                 print(f"{name}: left out, {left:.0f} s are left", flush=True)
                 failed.append(name)
-            elif not record(name, options.out / f"h200-{name}.json", scratch, environment, left):
+            elif not record(name, options, scratch, environment, left):
                 failed.append(name)
         subprocess.run([str(DETSHARE), "down"], env=environment, check=False, timeout=60)
     return 1 if failed else 0
 
 
-def record(name, file, scratch, environment, limit):
+def record(name, options, scratch, environment, limit):
+    file = options.out / f"h200-{name}.json"
     kind, (script, *arguments) = PROGRAMS[name]
+    if TRACE_OF in arguments:
+        place = arguments.index(TRACE_OF)
+        folder, wanted = options.trace_folder, arguments[place + 1]
+        source = ["--trace", str(folder / TRACES[wanted])] if folder else ["--synthetic", wanted]
+        arguments[place : place + 2] = source
     program = [sys.executable, str(WORKLOADS / script), *arguments, "--out", f"{scratch}/{name}"]
     command = [str(DETSHARE), "record", "--out", str(file), "--class", kind, "--name", name.rpartition("-")[2], "--", *program]
     try:

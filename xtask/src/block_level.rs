@@ -1,11 +1,12 @@
 //! Kernels that are launched in parts: the suite on the software GPU, and its corpus.
 
-use crate::process::{root, run};
+use crate::build;
+use crate::process::{root, run, target};
+use crate::samples::{self, Sample};
 use crate::softgpu::{self, Way, command, summarised};
-use crate::{build, samples};
 use anyhow::Result;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 fn folder() -> PathBuf {
     root().join("crates/ptx/tests/block_level")
@@ -41,6 +42,20 @@ pub(crate) fn fuzz(built: &Path) -> Result<()> {
 /// That the suite notices what is broken on purpose.
 pub(crate) fn mutants(built: &Path) -> Result<()> {
     summarised(suite(built, "mutants", Some("2")).arg(cases()).arg("hand/whole_"), "block_level-mutants")
+}
+
+/// The benchmark of kernels that give way to a server, with small ones and a program that stands for the server: that it runs, and that
+/// bits are the same in all its arms.
+pub(crate) fn sharing(built: &Path, samples: &[Sample]) -> Result<()> {
+    let mut script = command("python3", built, Way::Directly);
+    script.arg(root().join("bench/gpu/block_level_sharing.py")).args(["--small", "--isolation", "none"]);
+    script.arg("--work").arg(samples::program(samples, "long_work")?).arg("--steps").arg(built.join("steps"));
+    script.arg("--detshare").arg(built.join("detshare")).arg("--softgpu").arg(built.join(build::SOFTGPU));
+    script.args(["--lengths", "4", "--rounds", "1", "--seconds", "0.3", "--reference", "0.1", "--limit", "240"]);
+    script.args(["--step-kernels", "2", "--step-work", "200"]);
+    script.arg("--out").arg(target().join("block_level-sharing.json"));
+    // What it measures of a CPU is nobody's business.
+    run(script.stdout(Stdio::null()))
 }
 
 /// Compiles the corpus anew, with compilers from PyPI, and writes the verdicts into its files.

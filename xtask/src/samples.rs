@@ -39,6 +39,12 @@ pub(crate) struct Sample {
     program: PathBuf,
 }
 
+/// One of them by its name.
+pub(crate) fn program<'a>(samples: &'a [Sample], name: &str) -> Result<&'a Path> {
+    let found = samples.iter().find(|sample| sample.name == name);
+    found.map(|sample| sample.program.as_path()).with_context(|| format!("there is no sample {name}"))
+}
+
 fn folder() -> PathBuf {
     root().join("workloads/samples")
 }

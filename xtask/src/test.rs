@@ -72,6 +72,7 @@ pub(crate) fn test() -> Result<()> {
                 let name = format!("samples on the software GPU, {way:?}");
                 steps.run(&name, || samples::check(&compiled, &built, way))?;
             }
+            steps.run("kernels in parts beside a server", || block_level::sharing(&built, &compiled))?;
         }
         Err(error) => steps.skip("samples", &error),
     }

@@ -1,4 +1,4 @@
-//! How long a megabyte of PTX takes to parse, and to load into the software GPU.
+//! How long a megabyte of PTX takes to parse, to rewrite for block level, and to load into the software GPU.
 //!
 //! The text is one module: a compiler's kernel, again and again under other names.
 
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 #[derive(Parser)]
-#[command(about = "Seconds that a megabyte of PTX takes to parse and to load")]
+#[command(about = "Seconds that a megabyte of PTX takes to parse, to rewrite and to load")]
 struct Arguments {
     /// The software GPU's library
     #[arg(long)]
@@ -43,6 +43,15 @@ fn main() -> Result<()> {
         ensure!(module.items.len() > 10, "the module has its functions");
         Ok(seconds)
     })?;
+    let module = detshare_ptx::parse(&text)?;
+    let rewrite = median(arguments.rounds, || {
+        let start = Instant::now();
+        let rewritten = detshare_ptx::block_level::rewrite(&module, &text);
+        let seconds = start.elapsed().as_secs_f64();
+        let is_whole = rewritten.kernels.iter().all(|kernel| kernel.sliced.is_ok() && kernel.preemptible.is_ok());
+        ensure!(is_whole && rewritten.kernels.len() > 10, "all kernels have their versions");
+        Ok(seconds)
+    })?;
     let driver = Driver::open(&arguments.driver, Visibility::Local)?;
     cu!(driver, cuInit(0))?;
     let mut context = CUcontext(core::ptr::null_mut());
@@ -59,11 +68,19 @@ fn main() -> Result<()> {
     })?;
     #[allow(clippy::cast_precision_loss, reason = "a megabyte")]
     let megabytes = text.len() as f64 / 1e6;
-    let summary = format!("{megabytes:.2} MB of PTX: {:.1} ms to parse, {:.1} ms to load", parse * 1e3, load * 1e3);
+    let [parse_ms, rewrite_ms, load_ms] = [parse, rewrite, load].map(|seconds| seconds * 1e3);
+    let summary = format!(
+        "{megabytes:.2} MB of PTX: {parse_ms:.1} ms to parse, {rewrite_ms:.1} ms to rewrite, {load_ms:.1} ms to load"
+    );
     println!("{summary}");
     if let Some(out) = arguments.out {
-        let figures =
-            json!({ "summary": summary, "megabytes": megabytes, "parse_seconds": parse, "load_seconds": load });
+        let figures = json!({
+            "summary": summary,
+            "megabytes": megabytes,
+            "parse_seconds": parse,
+            "rewrite_seconds": rewrite,
+            "load_seconds": load,
+        });
         std::fs::write(out, figures.to_string())?;
     }
     Ok(())

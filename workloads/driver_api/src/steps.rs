@@ -14,6 +14,7 @@ use detshare_cuda::types::{
 };
 use detshare_workloads::{Library, cu, ok};
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -109,6 +110,46 @@ struct Arguments {
     /// Rounds of each thread of a kernel
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     work: u32,
+    /// After the set-up make FILE.ready, and begin when FILE is there
+    #[arg(long, value_name = "FILE")]
+    start_file: Option<PathBuf>,
+    /// Stop when FILE is there
+    #[arg(long, value_name = "FILE")]
+    stop_file: Option<PathBuf>,
+    /// Write when each step came, was begun and was over, in seconds, to FILE as JSON
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// When each step began and was over, in seconds of a clock that all processes share.
+#[derive(Default)]
+struct Log(Vec<(f64, f64)>);
+
+impl Log {
+    fn write(&self, file: Option<&Path>) -> Result<()> {
+        let Some(file) = file else { return Ok(()) };
+        let steps = self.0.iter().map(|(begin, end)| format!("[{begin:.9}, {begin:.9}, {end:.9}]"));
+        Ok(std::fs::write(file, format!("{{\"requests\": [{}]}}\n", steps.collect::<Vec<_>>().join(",")))?)
+    }
+}
+
+fn now() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes only the time it is given.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0)).as_secs_f64()
+}
+
+/// Says that all is set up, and waits for the word to begin.
+fn wait_for_start(file: Option<&Path>) -> Result<()> {
+    let Some(file) = file else { return Ok(()) };
+    let mut ready = file.as_os_str().to_owned();
+    ready.push(".ready");
+    std::fs::write(ready, "")?;
+    while !file.exists() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 /// How long to do nothing, one after the other.
@@ -157,11 +198,20 @@ fn run(arguments: &Arguments) -> Result<u64> {
         (0..arguments.streams).map(|number| Stream::new(&library, kernel, arguments, number)).collect();
     let streams = streams?;
     let mut pauses = Pauses { state: arguments.seed.into() };
+    let mut log = Log::default();
+    wait_for_start(arguments.start_file.as_deref())?;
     for step in 1..=arguments.steps {
+        if arguments.stop_file.as_ref().is_some_and(|file| file.exists()) {
+            break;
+        }
+        let begin = now();
         for stream in &streams {
             stream.launch(&library, kernel, arguments)?;
         }
         wait(&library, &streams, arguments.wait, step)?;
+        if arguments.out.is_some() {
+            log.0.push((begin, now()));
+        }
         if arguments.progress {
             let mut out = std::io::stdout().lock();
             writeln!(out, "step {step}").and_then(|()| out.flush())?;
@@ -171,6 +221,7 @@ fn run(arguments: &Arguments) -> Result<u64> {
         }
     }
     cu!(library, cuCtxSynchronize())?;
+    log.write(arguments.out.as_deref())?;
     let mut checksum = 0_u64;
     for stream in streams {
         checksum = stream.end(&library, checksum)?;

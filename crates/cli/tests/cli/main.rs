@@ -5,6 +5,7 @@
 mod bench;
 mod bench_llm;
 mod bench_stage;
+mod block_level;
 mod control;
 mod daemon;
 mod doctor;

@@ -1,6 +1,8 @@
 //! Kernels that are launched in parts, on the software GPU: whatever is done to them, every block runs exactly once, results
 //! are those of the original, and nothing waits for what comes after it.
 
+mod guards;
+
 use crate::stage::{built, shim};
 use crate::tenants::{Admitted, Office, SLO_AWARE, until};
 use detshare_board::{Claim, Class, Tenant, clock};

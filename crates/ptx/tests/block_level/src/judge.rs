@@ -9,6 +9,7 @@ use crate::gpu::{FLAGS, Gpu};
 use crate::launch::Launch;
 use crate::stage::{Contents, Stage, Turn, difference};
 use crate::subject::Subject;
+use crate::worker::doing;
 use anyhow::{Result, bail, ensure};
 use detshare_kernel_fuzz::{Random, hash_text};
 use detshare_ptx::block_level::{Kernel, Persistent, Version};
@@ -60,6 +61,7 @@ pub(crate) fn judge(gpu: &Gpu, subject: &Subject, launch: &Launch, seed: u64, ef
         return Ok(report);
     }
     let stage = Stage::new(gpu, subject, launch)?;
+    doing("the original")?;
     let right = stage.original()?;
     if effort == Effort::Full
         && let Some(difference) = difference(&right, &stage.original()?)
@@ -90,6 +92,7 @@ pub(crate) fn judge_counts(gpu: &Gpu, subject: &Subject, launch: &Launch, seed: 
     let mut random = Random::new(seed ^ hash_text(&launch.kernel));
     if let Ok(version) = &kernel.sliced {
         let sizes = random_sizes(launch.blocks(), &mut random);
+        doing(&format!("counted, sliced {sizes:?}"))?;
         exactly_once(launch, &stage.sliced(version, &sizes)?)
             .map_err(|error| error.context(format!("sliced {sizes:?}")))?;
     }
@@ -133,6 +136,7 @@ fn sliced(
         }
     }
     for sizes in ways {
+        doing(&format!("sliced {sizes:?}"))?;
         let contents = stage.sliced(version, &sizes).map_err(|error| error.context("sliced"))?;
         compare(right, &contents, || format!("sliced {sizes:?}"))?;
         report.ways += 1;
@@ -255,6 +259,7 @@ fn turn(
     stage.gpu.set_flags([!mask; FLAGS]);
     let mut flags = std::array::from_fn(|index| if random.percent(25) { 0 } else { stage.gpu.flag_address(index) });
     flags[random.index(FLAGS)] = stage.next;
+    doing(&format!("preempted, {from} to {must_reach} by {width} persistent blocks"))?;
     stage.start(kernel, Turn { width, flags, mask })?;
     let to = stage.gpu.read_word(stage.next)?;
     turns.push((width, from, to));
@@ -312,6 +317,7 @@ fn stop_suddenly(
         let width = 1 + random.below(blocks.min(8));
         let flag = stage.gpu.flag(random.index(FLAGS));
         let wait = whole.mul_f64(f64::from(random.below(100)) / 100.0);
+        doing(&format!("preempted suddenly, from {from} by {width} persistent blocks"))?;
         let started = Instant::now();
         stage.start(kernel, Turn { width, flags, mask: 1 })?;
         if attempt < DISTURBED {

@@ -3,7 +3,7 @@
 //! Nothing here waits without an end. A worker ends itself when a request takes too long; where not even that happens,
 //! because the driver keeps it, it is killed, and where that does not help either, it is left behind.
 
-use crate::worker::{Outcome, Request};
+use crate::worker::{DOING, Outcome, Request};
 use anyhow::{Context, Result, bail};
 use detshare_test_child::ending;
 use serde_json::Value;
@@ -70,6 +70,18 @@ impl Running {
         Ok(Self { process, requests, answers })
     }
 
+    /// Its answer, and on the way what it is doing.
+    fn answer(&self, wait: Duration, doing: &mut Option<String>) -> Result<String, RecvTimeoutError> {
+        let end = Instant::now() + wait;
+        loop {
+            let line = self.answers.recv_timeout(end.saturating_duration_since(Instant::now()))?;
+            match line.strip_prefix(DOING) {
+                Some(what) => *doing = Some(what.to_string()),
+                None => return Ok(line),
+            }
+        }
+    }
+
     /// Waits for its end, which comes when there are no more requests; a moment at most, then it is killed.
     fn end(self) -> Result<ExitStatus> {
         let Self { mut process, requests, answers } = self;
@@ -120,8 +132,9 @@ impl<'m> Overseer<'m> {
         let patience = Duration::from_secs(limit_s.into()) + GRACE;
         let wait = self.means.left(patience);
         let asked = writeln!(running.requests, "{}", request.to_json());
+        let mut doing = None;
         let answered =
-            if asked.is_ok() { running.answers.recv_timeout(wait) } else { Err(RecvTimeoutError::Disconnected) };
+            if asked.is_ok() { running.answer(wait, &mut doing) } else { Err(RecvTimeoutError::Disconnected) };
         let line = match answered {
             Ok(line) => line,
             Err(why) => {
@@ -135,6 +148,7 @@ impl<'m> Overseer<'m> {
                     Ok(status) => ending(status.into_raw(), limit_s),
                     Err(error) => format!("{error:#}"),
                 };
+                let outcome = doing.map_or(outcome.clone(), |doing| format!("{outcome}: {doing}"));
                 return Ok((!is_cut_short).then_some(Outcome::Wrong(outcome)));
             }
         };
@@ -205,6 +219,10 @@ mod tests {
         assert_eq!(asked(r#"read line; echo '{"wrong": "bits"}'"#, None), wrong("bits"));
         assert_eq!(asked("read line; kill -ALRM $$", None), wrong("not done after 1 s"));
         assert_eq!(asked("read line; exit 7", None), wrong("ended the process with code 7"));
+        assert_eq!(
+            asked("read line; echo doing this; echo doing that; exit 7", None),
+            wrong("ended the process with code 7: that")
+        );
         assert_eq!(asked("trap '' ALRM; exec sleep 60", None), wrong("not done after 4 s"));
         assert_eq!(asked("exec sleep 60", Some(Duration::ZERO)), None, "the time for everything is over");
     }

@@ -1,7 +1,8 @@
 //! A process that runs launches.
 //!
-//! The [overseer](crate::overseer) writes requests, one a line; the worker answers each in a line of JSON. A launch after which the
-//! device is of no more use, or that does not end, takes its worker with it; the next request starts another.
+//! The [overseer](crate::overseer) writes requests, one a line; the worker answers each in a line of JSON, after lines that say
+//! what it is about to do. A launch after which the device is of no more use, or that does not end, takes its worker with it; the
+//! next request starts another.
 
 use crate::call::Refused;
 use crate::case::Case;
@@ -19,6 +20,18 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::FromRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// What a line begins with that says what comes next.
+pub(crate) const DOING: &str = "doing ";
+
+/// Where a worker's answers go.
+static OUT: OnceLock<File> = OnceLock::new();
+
+/// Tells the overseer what comes next, so that it can say what did not end.
+pub(crate) fn doing(what: &str) -> Result<()> {
+    OUT.get().map_or(Ok(()), |mut out| writeln!(out, "{DOING}{what}")).context("nobody listens")
+}
 
 /// What a worker is asked to judge.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -202,7 +215,8 @@ impl Worker {
 
 /// Answers requests until there are no more.
 pub(crate) fn work(driver: &Path, patience_s: u32) -> Result<()> {
-    let mut out = own_output()?;
+    let own = own_output()?;
+    let mut out = OUT.get_or_init(|| own);
     let mut worker = Worker { gpu: Gpu::open(driver)?, loaded: None };
     writeln!(out, "ready").context("nobody listens")?;
     for line in std::io::stdin().lines() {

@@ -4,13 +4,15 @@
 //! What it prints in the end is decided by the options alone. With `--held` each launch goes into a stream that waits for
 //! something which the program only does when the launch has returned: nothing may wait for it.
 
+mod module;
+
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
-use core::ffi::{CStr, c_uint, c_void};
+use core::ffi::{c_uint, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering};
 use detshare_cuda::types::{
-    CUcontext, CUdevice_v1, CUdeviceptr, CUdeviceptr_v2, CUevent, CUfunction, CUlaunchConfig, CUmodule, CUstream,
+    CUcontext, CUdevice_v1, CUdeviceptr, CUdeviceptr_v2, CUevent, CUfunction, CUlaunchConfig, CUstream,
 };
 use detshare_workloads::{Library, cu};
 use std::collections::VecDeque;
@@ -18,48 +20,6 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 const THREADS: u32 = 64;
-
-/// Each word goes through `rounds` rounds, and each block counts itself. A variable of the module is part of it.
-const KERNEL: &CStr = c"
-.version 7.0
-.target sm_70
-.address_size 64
-.visible .global .align 4 .u32 salt = 12345;
-.visible .entry work(.param .u64 data, .param .u64 counts, .param .u32 rounds)
-{
-    .reg .pred %more, %first;
-    .reg .b32 %x, %high, %row, %width, %block, %size, %thread, %i, %left, %salt;
-    .reg .b64 %data, %counts, %offset;
-    ld.param.u64 %data, [data];
-    ld.param.u64 %counts, [counts];
-    ld.param.u32 %left, [rounds];
-    mov.u32 %row, %ctaid.y;
-    mov.u32 %width, %nctaid.x;
-    mov.u32 %block, %ctaid.x;
-    mad.lo.u32 %block, %row, %width, %block;
-    mov.u32 %size, %ntid.x;
-    mov.u32 %thread, %tid.x;
-    mad.lo.u32 %i, %block, %size, %thread;
-    mul.wide.u32 %offset, %i, 4;
-    add.u64 %data, %data, %offset;
-    ld.global.u32 %salt, [salt];
-    ld.global.u32 %x, [%data];
-AGAIN:
-    mad.lo.u32 %x, %x, 1664525, %salt;
-    shr.u32 %high, %x, 15;
-    xor.b32 %x, %x, %high;
-    sub.u32 %left, %left, 1;
-    setp.ne.u32 %more, %left, 0;
-    @%more bra AGAIN;
-    st.global.u32 [%data], %x;
-    setp.eq.u32 %first, %thread, 0;
-    @!%first ret;
-    mul.wide.u32 %offset, %block, 4;
-    add.u64 %counts, %counts, %offset;
-    red.global.add.u32 [%counts], 1;
-    ret;
-}
-";
 
 /// How a kernel is launched.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -125,6 +85,11 @@ struct Arguments {
     /// Go on for so long instead of a number of launches, in milliseconds; then the result is not decided by the options
     #[arg(long)]
     for_ms: Option<u64>,
+    #[command(flatten)]
+    module: module::How,
+    /// Launch it once with addresses that nobody has, and print the codes of the launch and of waiting for it
+    #[arg(long)]
+    fault: bool,
     /// A line at the beginning, and how long launches took at the end
     #[arg(long)]
     progress: bool,
@@ -162,8 +127,8 @@ fn run(arguments: &Arguments) -> Result<u64> {
     let mut context = CUcontext(null_mut());
     cu!(library, cuDevicePrimaryCtxRetain(&raw mut context, CUdevice_v1(0)))?;
     cu!(library, cuCtxSetCurrent(context))?;
-    let (mut module, mut kernel) = (CUmodule(null_mut()), CUfunction(null_mut()));
-    cu!(library, cuModuleLoadData(&raw mut module, KERNEL.as_ptr().cast()))?;
+    let module = module::load(&library, &arguments.module)?;
+    let mut kernel = CUfunction(null_mut());
     cu!(library, cuModuleGetFunction(&raw mut kernel, module, c"work".as_ptr()))?;
     let (mut salt, mut bytes) = (CUdeviceptr_v2(0), 0);
     cu!(library, cuModuleGetGlobal_v2(&raw mut salt, &raw mut bytes, module, c"salt".as_ptr()))?;
@@ -172,6 +137,9 @@ fn run(arguments: &Arguments) -> Result<u64> {
     cu!(library, cuMemHostAlloc(&raw mut word, 4096, MAPPED))?;
     cu!(library, cuMemHostGetDevicePointer_v2(&raw mut word_on_gpu, word, 0))?;
     let program = Program { library, context, kernel, word: word.cast(), word_on_gpu };
+    if arguments.fault {
+        return program.fault(arguments);
+    }
     if arguments.progress {
         println!("ready");
     }
@@ -211,6 +179,25 @@ struct Lane {
 }
 
 impl Program {
+    /// Blocks write where nothing is. The launch may know of it, or only who waits for it.
+    fn fault(&self, arguments: &Arguments) -> Result<u64> {
+        let Self { library, kernel, .. } = self;
+        let (nowhere, rounds) = (0_u64, arguments.rounds);
+        let mut parameters =
+            [(&raw const nowhere).cast::<c_void>(), (&raw const nowhere).cast(), (&raw const rounds).cast()]
+                .map(<*const c_void>::cast_mut);
+        let stream = CUstream(null_mut());
+        let launch = library.function(detshare_cuda::entry::cuLaunchKernel)?;
+        let wait = library.function(detshare_cuda::entry::cuStreamSynchronize)?;
+        let (blocks, each) = (arguments.blocks, parameters.as_mut_ptr());
+        // SAFETY: a kernel of this process and what it takes; that it fails is what is asked for.
+        let launched = unsafe { launch(*kernel, blocks, 1, 1, THREADS, 1, 1, 0, stream, each, null_mut()) };
+        // SAFETY: the legacy stream.
+        let waited = unsafe { wait(stream) };
+        println!("launch {}, wait {}", launched.0, waited.0);
+        Ok(0)
+    }
+
     /// Does what it is told to do meanwhile.
     fn disturb(&self, arguments: &Arguments) -> Result<()> {
         for _ in 0..arguments.forks {
@@ -228,8 +215,7 @@ impl Program {
         }
         if arguments.load_again {
             std::io::stdin().read_line(&mut String::new()).context("no line")?;
-            let mut module = CUmodule(null_mut());
-            cu!(self.library, cuModuleLoadData(&raw mut module, KERNEL.as_ptr().cast()))?;
+            module::load(&self.library, &arguments.module)?;
         }
         if let Some(ms) = arguments.reset_after_ms {
             std::thread::sleep(Duration::from_millis(ms));

@@ -1,0 +1,79 @@
+//! What must not be launched in parts is not, and what is kept for block level has its bounds.
+
+use super::{Company, TURNAROUND_NS, count, program, run};
+use crate::tenants::{Office, until};
+use detshare_board::Class;
+use serde_json::Value;
+use std::fs::File;
+use std::rc::Rc;
+
+const IN_SLICES: (&str, &str) = ("DETSHARE_BLOCK_LEVEL", "slices:37");
+
+/// How many launches of a kernel that is loaded so are made in slices; its results are those that it has otherwise.
+fn in_slices(loaded: &[&str]) -> u64 {
+    let arguments = [&["--blocks", "300", "--launches", "3"], loaded].concat();
+    let (alone, _) = run(&arguments, &[]);
+    let (forced, stats) = run(&arguments, &[IN_SLICES]);
+    assert_eq!(alone, forced, "{loaded:?}");
+    count(&stats, "sliced")
+}
+
+/// The driver would compile a version of it otherwise than the original.
+#[test]
+fn what_is_compiled_with_options_stays_as_it_is() {
+    assert_eq!(in_slices(&[]), 3);
+    assert_eq!(in_slices(&["--level", "0"]), 0);
+}
+
+/// What was linked from one text is known by it. Of several pieces none is all of the program, and options count here too.
+#[test]
+fn what_is_linked_from_several_pieces_stays_as_it_is() {
+    assert_eq!(in_slices(&["--pieces", "1"]), 3);
+    assert_eq!(in_slices(&["--pieces", "2"]), 0);
+    assert_eq!(in_slices(&["--pieces", "1", "--level", "0"]), 0);
+}
+
+/// Of a kernel that fails its launch knows nothing; whoever waits for it does. So it is in parts: those that come after the fault are
+/// refused, and the launch has been made all the same.
+#[test]
+fn a_fault_in_the_middle_is_told_by_the_next_call() {
+    let arguments = ["--blocks", "3000", "--fault"];
+    let (alone, _) = run(&arguments, &[]);
+    assert!(alone.starts_with("launch 0, wait 7"), "{alone}");
+    for forced in ["slices:37", "preempt:5"] {
+        assert_eq!(alone, run(&arguments, &[("DETSHARE_BLOCK_LEVEL", forced)]).0, "{forced}");
+    }
+}
+
+/// Whatever its entry says: a latency tenant gives way to nobody.
+#[test]
+fn a_latency_tenant_has_no_versions() {
+    let office = Office::open();
+    let mut command = program(&["--blocks", "300", "--launches", "20", "--wait", "--load-again"]);
+    command.env("DETSHARE_DIR", office.folder.path()).env("DETSHARE_BLOCK_LEVEL", "on");
+    let mut child = command.env("DETSHARE_CLASS", "latency").spawn().expect("it can be started");
+    let admitted = office.admit(|entry| entry.turnaround_ns = Some(TURNAROUND_NS));
+    assert_eq!(admitted.hello.class, Some(Class::Latency));
+    drop(child.stdin.take());
+    assert!(child.wait().expect("it ends").success());
+    assert!(!office.folder.path().join("block-level").exists(), "nothing was rewritten, and nothing is told");
+}
+
+/// The oldest go when there is no room for another one.
+#[test]
+fn rewritten_modules_on_disk_have_a_bound() {
+    const ALL_THE_ROOM: u64 = 256 << 20;
+    let office = Rc::new(Office::open());
+    let folder = office.folder.path().join("block-level");
+    std::fs::create_dir(&folder).expect("a new folder");
+    let (old, foreign) = (folder.join("00.versions"), folder.join("kept.by-somebody-else"));
+    for file in [&old, &foreign] {
+        File::create(file).and_then(|file| file.set_len(ALL_THE_ROOM)).expect("a file without content");
+    }
+    let arguments = ["--blocks", "300", "--rounds", "20", "--for-ms", "1000", "--wait"];
+    let mut company = Company::in_office(office, &arguments, &[]);
+    until("it has its versions", || company.is_prepared());
+    assert!(!old.exists() && foreign.exists());
+    assert_eq!(company.report().expect("it is there")["modules"][0]["notes"], Value::Array(vec![]));
+    company.ends();
+}
