@@ -41,6 +41,7 @@ RESERVE = 12  # to end what runs, and write
 SET_UP = 18  # of a session: a framework is loaded, a model is made
 
 PERIOD_MS = 6
+HELD_TIMES = 10  # as long as it takes, at most, is what a launch takes that others hold up
 
 
 @dataclass(frozen=True)
@@ -203,9 +204,10 @@ class Bench:
     def turns(self, session, server, arms, alone):
         """Each kernel in each arm, beside the server, with pauses in which it is alone."""
         server.start()
-        per_kernel = self.options.pause + self.options.seconds * len(arms)
+        stretches = self.options.pause + self.options.seconds * len(arms)
         for kernel in self.kernels:
-            if self.fits(f"{session}, {kernel.name}", per_kernel + 2 * kernel.milliseconds / 100):
+            last = len(arms) * HELD_TIMES * kernel.milliseconds / 1000
+            if self.fits(f"{session}, {kernel.name}", stretches + last):
                 self.pause(session, alone)
                 for arm, work in arms:
                     self.note(session, arm, kernel, work.work(kernel, self.options.seconds))

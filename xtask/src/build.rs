@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Everything that is loaded or started by tests, apart from the tests themselves.
-const PACKAGES: [&str; 15] = [
+const PACKAGES: [&str; 17] = [
     "detshare-shim",
     "detshare-softgpu",
+    "detshare-cudart-12",
+    "detshare-cudart-13",
     "detshare-stub-driver",
     "detshare-surface",
     "detshare-conformance",
@@ -26,6 +28,8 @@ const PACKAGES: [&str; 15] = [
 ];
 pub(crate) const SHIM: &str = "libdetshare_shim.so";
 pub(crate) const SOFTGPU: &str = "libdetshare_softgpu.so";
+pub(crate) const CUDART_12: &str = "libdetshare_cudart_12.so";
+pub(crate) const CUDART_13: &str = "libdetshare_cudart_13.so";
 pub(crate) const STUB_DRIVER: &str = "libdetshare_stub_driver.so";
 
 /// The oldest glibc that what we ship runs on.
@@ -43,9 +47,9 @@ pub(crate) fn here() -> Result<PathBuf> {
     for_this_machine(&PACKAGES)
 }
 
-/// Builds the software GPU alone; returns the folder that holds it.
+/// Builds the software GPU alone, and the runtimes for it; returns the folder that holds them.
 pub(crate) fn softgpu() -> Result<PathBuf> {
-    for_this_machine(&["detshare-softgpu"])
+    for_this_machine(&["detshare-softgpu", "detshare-cudart-12", "detshare-cudart-13"])
 }
 
 fn for_this_machine(packages: &[&'static str]) -> Result<PathBuf> {
@@ -73,16 +77,23 @@ pub(crate) fn portable() -> Result<PathBuf> {
     run(&mut zigbuild)?;
     let folder = target().join(TRIPLE).join("release");
     check_shim(&folder.join(SHIM))?;
+    [CUDART_12, CUDART_13].into_iter().try_for_each(|name| check_glibc(&folder.join(name)).map(drop))?;
     Ok(folder)
 }
 
 /// What we promise of the shipped library.
 fn check_shim(path: &Path) -> Result<()> {
+    let size = check_glibc(path)?;
+    ensure!(size < LARGEST_SHIM, "{} has {size} bytes", path.display());
+    Ok(())
+}
+
+/// That a library runs on old systems too; returns its size.
+fn check_glibc(path: &Path) -> Result<u64> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    ensure!((bytes.len() as u64) < LARGEST_SHIM, "{} has {} bytes", path.display(), bytes.len());
     let newest = newest_glibc(&bytes);
     ensure!(newest <= OLDEST_GLIBC, "{} needs glibc {}.{}", path.display(), newest.0, newest.1);
-    Ok(())
+    Ok(bytes.len() as u64)
 }
 
 /// The newest `GLIBC_x.y` among the names in the file.

@@ -1,4 +1,4 @@
-//! Makes `crates/cuda/src/generated` from CUDA's headers.
+//! Makes `crates/cuda/src/generated` and `crates/cudart/src/generated` from CUDA's headers.
 //!
 //! bindgen reads the header once with every version of every function visible; what it says of the types
 //! becomes `types.rs`, what it says of the functions becomes the table. Which version of `cuGetProcAddress`
@@ -6,6 +6,8 @@
 
 #[cfg(feature = "generate")]
 mod bindings;
+#[cfg(feature = "generate")]
+mod runtime;
 #[cfg(feature = "generate")]
 mod table;
 
@@ -29,15 +31,18 @@ pub(crate) fn run(check: bool) -> Result<()> {
     let include = crate::header::cuda_include()?;
     let bindings = bindings::read(&include)?;
     let table = table::build(&bindings.functions, &include)?;
-    let folder = crate::process::root().join("crates/cuda/src/generated");
-    let mut differing = Vec::new();
-    for (name, text) in [
+    let driver = vec![
         ("types.rs", bindings.types),
         ("functions.rs", table::functions(&table)),
         ("entries.rs", table::entries(&table)),
         ("results.rs", table::results(&bindings.results)),
-    ] {
-        let path = folder.join(name);
+    ];
+    let crates = [("cuda", driver), ("cudart", runtime::files()?)];
+    let mut differing = Vec::new();
+    for (name, text) in crates.into_iter().flat_map(|(name, files)| {
+        files.into_iter().map(move |(file, text)| (format!("crates/{name}/src/generated/{file}"), text))
+    }) {
+        let path = crate::process::root().join(&name);
         if check {
             if std::fs::read_to_string(&path).ok().as_deref() != Some(&text) {
                 differing.push(name);

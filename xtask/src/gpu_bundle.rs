@@ -80,7 +80,7 @@ const CHECKS: &str = r#"[
  {"name": "instructions", "timeout_s": 120,
   "command": ["bin/instructions", "--driver", "{driver}", "--out", "{out}", "cases"]},
  {"name": "samples", "timeout_s": 300,
-  "command": ["python3", "samples.py", "--programs", "samples", "--out", "{out}"]},
+  "command": ["env", "LD_LIBRARY_PATH=runtime", "python3", "samples.py", "--programs", "samples", "--out", "{out}"]},
  {"name": "workloads_tests", "timeout_s": 240, "command": ["python3", "-m", "unittest", "discover", "workloads/tests"]},
  {"name": "vector_add", "timeout_s": 60, "command": ["bin/vector_add"]},
  {"name": "vector_add_shim", "timeout_s": 60, "command": ["env", "LD_PRELOAD={shim}", "bin/vector_add"]},
@@ -122,6 +122,9 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
     for name in [build::SHIM, "libcuda.so.1"] {
         std::fs::copy(built.join(build::SHIM), folder.join("lib").join(name))?;
     }
+    // The samples are linked against it.
+    std::fs::create_dir_all(folder.join("runtime"))?;
+    std::fs::copy(built.join(build::CUDART_13), folder.join("runtime/libcudart.so.13"))?;
     for name in PROGRAMS {
         std::fs::copy(built.join(name), folder.join("bin").join(name))?;
     }

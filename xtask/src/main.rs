@@ -61,7 +61,7 @@ enum Task {
     },
     /// Compile the corpus of kernels in parts anew (the compilers are fetched from PyPI)
     BlockLevelCorpus,
-    /// Make crates/cuda/src/generated anew from CUDA's headers (fetched from PyPI)
+    /// Make crates/cuda/src/generated and crates/cudart/src/generated anew from CUDA's headers (fetched from PyPI)
     Generate {
         /// Change nothing; fail if the committed files are not what the generator yields
         #[arg(long)]

@@ -25,8 +25,8 @@ pub(crate) fn lay_out(built: &Path, folder: &Path) -> Result<()> {
         copy(built.join(name), programs.join(name)).with_context(|| format!("{name} was not built"))?;
     }
     // Also under the driver's name, for LD_LIBRARY_PATH.
-    for (name, library) in [(build::SHIM, build::SHIM), ("libcuda.so.1", build::SHIM), (build::SOFTGPU, build::SOFTGPU)]
-    {
+    let own_names = [build::SHIM, build::SOFTGPU, build::CUDART_12, build::CUDART_13].map(|name| (name, name));
+    for (name, library) in own_names.into_iter().chain([("libcuda.so.1", build::SHIM)]) {
         copy(built.join(library), libraries.join(name))?;
     }
     let detshare = programs.join("detshare");

@@ -29,6 +29,12 @@ const LIMIT_S: &str = "120";
 /// A line of a sample that begins so has options for nvcc.
 const OPTIONS: &str = "// nvcc: ";
 
+/// A line that begins so names another file that belongs to the sample.
+const WITH: &str = "// with: ";
+
+/// A line that begins so sets a variable for its runs.
+const RUN: &str = "// run: ";
+
 /// Two devices that are each within a bound of the CPU are within twice the bound of each other.
 const BOUNDS_BETWEEN_DEVICES: f64 = 2.0;
 
@@ -37,6 +43,8 @@ const BOUNDS_BETWEEN_DEVICES: f64 = 2.0;
 pub(crate) struct Sample {
     name: String,
     program: PathBuf,
+    /// For its runs.
+    variable: Option<(String, String)>,
 }
 
 /// One of them by its name.
@@ -61,9 +69,9 @@ pub(crate) fn toolkit() -> Result<PathBuf> {
     Ok(packages.join("nvidia/cu13"))
 }
 
-/// Compiles what has changed, on all cores.
+/// Compiles what has changed, on all cores, as people do who want the runtime as a library (`-cudart shared`).
 pub(crate) fn compile(toolkit: &Path) -> Result<Vec<Sample>> {
-    let runtime = compile_runtime(toolkit)?;
+    let runtime = link_folder(toolkit)?;
     let headers = contents(&files(&folder(), "h")?)?;
     let samples = in_parallel(files(&folder(), "cu")?, |source| {
         let name = source.file_stem().context("a sample has a name")?.to_string_lossy().into_owned();
@@ -72,49 +80,36 @@ pub(crate) fn compile(toolkit: &Path) -> Result<Vec<Sample>> {
     Ok(samples)
 }
 
-/// The runtime's objects, and a key of what they were made from.
-struct Runtime {
-    objects: Vec<PathBuf>,
-    key: u64,
+/// A folder that has NVIDIA's runtime by the name that a linker looks for: programs are linked against it, and run on ours.
+fn link_folder(toolkit: &Path) -> Result<PathBuf> {
+    let folder = target().join("samples-link");
+    std::fs::create_dir_all(&folder)?;
+    softgpu::replace_link(&folder.join("libcudart.so"), &toolkit.join("lib/libcudart.so.13"))?;
+    Ok(folder)
 }
 
-fn compile_runtime(toolkit: &Path) -> Result<Runtime> {
-    const OPTIONS: [&str; 6] = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-c"];
-    let sources = files(&folder().join("runtime"), "cpp")?;
-    let headers = files(&folder().join("runtime"), "h")?;
-    let key = key_of(&(contents(&sources)?, contents(&headers)?, TOOLKIT, OPTIONS));
-    let out = target().join("samples/runtime");
-    let objects = sources.iter().map(|source| out.join(source.file_name().unwrap_or_default()).with_extension("o"));
-    let objects: Vec<PathBuf> = objects.collect();
-    if !is_current(&out, key) {
-        std::fs::create_dir_all(&out)?;
-        in_parallel(sources.into_iter().zip(objects.clone()).collect(), |(source, object)| {
-            let mut compiler = Command::new("c++");
-            compiler.args(OPTIONS).arg("-I").arg(toolkit.join("include"));
-            run(compiler.arg(source).arg("-o").arg(object))
-        })?;
-        make_current(&out, key)?;
-    }
-    Ok(Runtime { objects, key })
-}
-
-fn compile_sample(toolkit: &Path, source: &Path, name: &str, runtime: &Runtime, headers: &[String]) -> Result<Sample> {
+fn compile_sample(toolkit: &Path, source: &Path, name: &str, runtime: &Path, headers: &[String]) -> Result<Sample> {
     let text = std::fs::read_to_string(source)?;
     let options = options(&text);
-    let key = key_of(&(&text, headers, runtime.key, &options));
+    let parts: Vec<_> =
+        text.lines().filter_map(|line| line.strip_prefix(WITH)).map(|name| folder().join(name)).collect();
+    let key = key_of(&(&text, contents(&parts)?, headers, TOOLKIT, &options));
     let out = target().join("samples").join(name);
     let program = out.join(name);
     if !is_current(&out, key) {
         std::fs::create_dir_all(&out)?;
         let mut nvcc = Command::new(toolkit.join("bin/nvcc"));
-        nvcc.args(&options).args(["-std=c++17", "-O2", "-cudart", "none", "-Xcompiler"]);
+        nvcc.args(&options).args(["-std=c++17", "-O2", "-cudart", "shared", "-Xcompiler"]);
         // It runs on machines with another C++ library too.
         nvcc.args(["-Wall,-static-libstdc++,-static-libgcc", "-Werror", "all-warnings"]);
-        nvcc.arg(source).args(&runtime.objects).args(["-ldl", "-lpthread", "-o"]).arg(&program);
+        nvcc.arg("-L").arg(runtime).arg("-L").arg(toolkit.join("lib")).arg(source).args(&parts);
+        nvcc.arg("-o").arg(&program);
         run(&mut nvcc)?;
         make_current(&out, key)?;
     }
-    Ok(Sample { name: name.to_string(), program })
+    let variable = text.lines().find_map(|line| line.strip_prefix(RUN)?.split_once('='));
+    let variable = variable.map(|(name, value)| (name.to_string(), value.to_string()));
+    Ok(Sample { name: name.to_string(), program, variable })
 }
 
 /// A sample's own options, and what holds where it names none: PTX for sm_90 that is not compressed.
@@ -222,10 +217,54 @@ fn check_one(
     let log = std::fs::File::create(results.with_extension("log"))?;
     let mut command = softgpu::command("timeout", built, way);
     command.args([LIMIT_S.as_ref(), sample.program.as_os_str(), results.as_os_str()]).env("LD_LIBRARY_PATH", driver);
+    command.envs(sample.variable.clone());
     let status = command.stdout(log.try_clone()?).stderr(log).status()?;
     ensure!(status.success(), "ended with {status}");
     let found: Value = serde_json::from_str(&std::fs::read_to_string(&results)?)?;
     expected.map_or(Ok(()), |expected| compare(&found, expected))
+}
+
+/// As a person starts a program: by `detshare run`, with nothing else set. One that carries NVIDIA's runtime is told what to do.
+pub(crate) fn started_by_detshare(toolkit: &Path, samples: &[Sample], built: &Path) -> Result<()> {
+    /// It needs kernels, variables and the linker.
+    const PROGRAM: &str = "separate";
+    let sample = samples.iter().find(|sample| sample.name == PROGRAM).context("the sample is there")?;
+    let ended = run_on_software_gpu(built, &sample.program)?;
+    ensure!(ended.status.success(), "{PROGRAM} ended with {}", ended.status);
+    // The loader complains there if versions of names do not fit.
+    ensure!(ended.stderr.is_empty(), "{PROGRAM}: {}", String::from_utf8_lossy(&ended.stderr));
+    let carries_its_own = compile_with_static_runtime(toolkit)?;
+    let ended = run_on_software_gpu(built, &carries_its_own)?;
+    ensure!(!ended.status.success(), "NVIDIA's runtime works: then say so");
+    let words = String::from_utf8_lossy(&ended.stderr);
+    ensure!(words.contains("nvcc -cudart shared"), "a program with NVIDIA's runtime is not told what to do: {words}");
+    Ok(())
+}
+
+fn run_on_software_gpu(built: &Path, program: &Path) -> Result<std::process::Output> {
+    let mut command = Command::new(built.join("detshare"));
+    command.args(["run", "--device", "soft", "--"]).arg(program);
+    for name in ["LD_LIBRARY_PATH", "LD_PRELOAD", "DETSHARE_DRIVER", "DETSHARE_SHIM", "DETSHARE_SOFTGPU"] {
+        command.env_remove(name);
+    }
+    // No daemon of anybody else's.
+    Ok(command.env("DETSHARE_DIR", target().join("samples-no-daemon")).output()?)
+}
+
+/// A program as nvcc links it where nothing is said.
+fn compile_with_static_runtime(toolkit: &Path) -> Result<PathBuf> {
+    let source = folder().join("parts/static_runtime.cu");
+    let out = target().join("samples/static_runtime");
+    let program = out.join("static_runtime");
+    let key = key_of(&(contents(std::slice::from_ref(&source))?, TOOLKIT));
+    if !is_current(&out, key) {
+        std::fs::create_dir_all(&out)?;
+        let mut nvcc = Command::new(toolkit.join("bin/nvcc"));
+        nvcc.args(["-arch=compute_90", "-code=compute_90", "-L"]).arg(toolkit.join("lib"));
+        run(nvcc.arg(source).arg("-o").arg(&program))?;
+        make_current(&out, key)?;
+    }
+    Ok(program)
 }
 
 /// The results of a GPU, if there are any.

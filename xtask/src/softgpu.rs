@@ -258,16 +258,26 @@ fn cudarc_libraries(nvrtc: &Path, built: &Path, way: Way) -> Result<OsString> {
     Ok(std::env::join_paths([driver_folder(built, way)?, nvrtc.join("nvidia/cuda_nvrtc/lib")])?)
 }
 
-/// A folder for the loader's search path that has the driver by both of its names.
+/// A folder for the loader's search path that has the driver by both of its names, and the runtimes by theirs.
 pub(crate) fn driver_folder(built: &Path, way: Way) -> Result<PathBuf> {
     let folder = target().join("driver").join(format!("{way:?}"));
     std::fs::create_dir_all(&folder)?;
-    for name in ["libcuda.so", "libcuda.so.1"] {
-        let link = folder.join(name);
-        if link.is_symlink() {
-            std::fs::remove_file(&link)?;
-        }
-        std::os::unix::fs::symlink(way.library(built), link)?;
+    let driver = way.library(built);
+    for (name, library) in [
+        ("libcuda.so", driver.clone()),
+        ("libcuda.so.1", driver),
+        ("libcudart.so.12", built.join(build::CUDART_12)),
+        ("libcudart.so.13", built.join(build::CUDART_13)),
+    ] {
+        replace_link(&folder.join(name), &library)?;
     }
     Ok(folder)
+}
+
+/// Makes a link that leads there, whatever was there before.
+pub(crate) fn replace_link(link: &Path, to: &Path) -> Result<()> {
+    if link.is_symlink() {
+        std::fs::remove_file(link)?;
+    }
+    Ok(std::os::unix::fs::symlink(to, link)?)
 }

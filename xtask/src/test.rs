@@ -68,6 +68,9 @@ pub(crate) fn test() -> Result<()> {
     match samples::toolkit() {
         Ok(toolkit) => {
             let compiled = steps.run("samples: nvcc", || samples::compile(&toolkit))?;
+            steps.run("samples: as a person starts them", || {
+                samples::started_by_detshare(&toolkit, &compiled, &built)
+            })?;
             for way in Way::ALL {
                 let name = format!("samples on the software GPU, {way:?}");
                 steps.run(&name, || samples::check(&compiled, &built, way))?;

@@ -29,15 +29,13 @@ pub(crate) fn loadable(path: PathBuf) -> Result<PathBuf, FindError> {
     if part::breaks_in_list(&path) { Err(FindError::Unloadable(path)) } else { Ok(path) }
 }
 
-/// The value of `LD_PRELOAD` that loads the shim before whatever was to be loaded already, and once.
-pub(crate) fn preload(shim: &Path, already: Option<&OsStr>) -> OsString {
-    let mut libraries = shim.as_os_str().to_os_string();
+/// The value of `LD_PRELOAD` that loads these before whatever was to be loaded already, and each once.
+pub(crate) fn preload<P: AsRef<Path>>(first: &[P], already: Option<&OsStr>) -> OsString {
+    let first = first.iter().map(|library| library.as_ref().as_os_str().as_bytes());
     let already = already.unwrap_or_default().as_bytes().split(|byte| matches!(byte, b' ' | b':'));
-    for library in already.filter(|library| !library.is_empty() && *library != shim.as_os_str().as_bytes()) {
-        libraries.push(":");
-        libraries.push(OsStr::from_bytes(library));
-    }
-    libraries
+    let already = already.filter(|library| !library.is_empty() && !first.clone().any(|it| it == *library));
+    let all: Vec<_> = first.clone().chain(already).collect();
+    OsStr::from_bytes(&all.join(&b':')).to_os_string()
 }
 
 #[cfg(test)]
@@ -53,9 +51,10 @@ mod tests {
 
     #[test]
     fn what_was_to_be_loaded_already_stays() {
-        assert_eq!(preload(Path::new("/a.so"), None), "/a.so");
-        assert_eq!(preload(Path::new("/a.so"), Some(OsStr::new(""))), "/a.so");
-        assert_eq!(preload(Path::new("/a.so"), Some(OsStr::new("/b.so:/c.so"))), "/a.so:/b.so:/c.so");
-        assert_eq!(preload(Path::new("/a.so"), Some(OsStr::new("/a.so /b.so"))), "/a.so:/b.so", "a tenant's child");
+        assert_eq!(preload(&["/a.so"], None), "/a.so");
+        assert_eq!(preload(&["/a.so"], Some(OsStr::new(""))), "/a.so");
+        assert_eq!(preload(&["/a.so"], Some(OsStr::new("/b.so:/c.so"))), "/a.so:/b.so:/c.so");
+        assert_eq!(preload(&["/a.so"], Some(OsStr::new("/a.so /b.so"))), "/a.so:/b.so", "a tenant's child");
+        assert_eq!(preload(&["/a.so", "/c.so"], Some(OsStr::new("/b.so:/c.so"))), "/a.so:/c.so:/b.so");
     }
 }

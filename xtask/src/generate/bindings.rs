@@ -72,8 +72,8 @@ pub(crate) fn read(include: &Path) -> Result<Bindings> {
 
     let rust = bindgen_text(include, &stand_ins)?;
     let file = syn::parse_file(&rust).context("bindgen's output is not Rust")?;
+    let results = constants(&file.items, RESULT_ENUM);
     let mut functions = Vec::new();
-    let mut results = Vec::new();
     let mut types = syn::File { items: Vec::new(), ..file.clone() };
     for item in file.items {
         match item {
@@ -84,14 +84,7 @@ pub(crate) fn read(include: &Path) -> Result<Bindings> {
                     }
                 }
             }
-            other => {
-                if let syn::Item::Impl(block) = &other
-                    && block.self_ty.to_token_stream().to_string() == RESULT_ENUM
-                {
-                    results.extend(block.items.iter().filter_map(constant));
-                }
-                types.items.push(other);
-            }
+            other => types.items.push(other),
         }
     }
     let types = format!(
@@ -101,24 +94,29 @@ pub(crate) fn read(include: &Path) -> Result<Bindings> {
     Ok(Bindings { types, functions, results })
 }
 
-fn bindgen_text(include: &Path, stand_ins: &Path) -> Result<String> {
+/// How C becomes Rust, whatever the header.
+pub(crate) fn builder() -> Result<bindgen::Builder> {
     // SAFETY: the generator has one thread; nothing reads the environment meanwhile.
     unsafe { std::env::set_var("LIBCLANG_PATH", crate::header::libclang()?) };
-    let header = std::fs::read_to_string(include.join("cuda.h"))?;
-    let mut builder = bindgen::builder()
-        .header_contents("all.h", ALL)
-        .clang_args(["-nostdinc", "-D__CUDA_API_VERSION_INTERNAL"])
-        .clang_arg(format!("-I{}", stand_ins.display()))
-        .clang_arg(format!("-I{}", include.display()))
-        .allowlist_function("cu[A-Z].*")
-        .allowlist_type("(CU|cu).*")
+    Ok(bindgen::builder()
         .default_enum_style(bindgen::EnumVariation::NewType { is_bitfield: false, is_global: false })
         .generate_comments(false)
         .derive_eq(true)
         .derive_hash(true)
         .use_core()
         .merge_extern_blocks(true)
-        .formatter(bindgen::Formatter::None);
+        .formatter(bindgen::Formatter::None))
+}
+
+fn bindgen_text(include: &Path, stand_ins: &Path) -> Result<String> {
+    let header = std::fs::read_to_string(include.join("cuda.h"))?;
+    let mut builder = builder()?
+        .header_contents("all.h", ALL)
+        .clang_args(["-nostdinc", "-D__CUDA_API_VERSION_INTERNAL"])
+        .clang_arg(format!("-I{}", stand_ins.display()))
+        .clang_arg(format!("-I{}", include.display()))
+        .allowlist_function("cu[A-Z].*")
+        .allowlist_type("(CU|cu).*");
     for handle in pointer_handles(&header).into_iter().chain(NUMBER_HANDLES.map(String::from)) {
         builder = builder.new_type_alias(handle);
     }
@@ -136,6 +134,15 @@ fn pointer_handles(header: &str) -> Vec<String> {
         .collect()
 }
 
+/// Name and value of each constant of an enum.
+pub(crate) fn constants(items: &[syn::Item], of: &str) -> Vec<(String, String)> {
+    let blocks = items.iter().filter_map(|item| match item {
+        syn::Item::Impl(block) if block.self_ty.to_token_stream().to_string() == of => Some(&block.items),
+        _ => None,
+    });
+    blocks.flatten().filter_map(constant).collect()
+}
+
 /// `pub const NAME: T = T(value);` as name and value.
 fn constant(item: &syn::ImplItem) -> Option<(String, String)> {
     let syn::ImplItem::Const(constant) = item else { return None };
@@ -143,12 +150,34 @@ fn constant(item: &syn::ImplItem) -> Option<(String, String)> {
     Some((constant.ident.to_string(), call.args.to_token_stream().to_string()))
 }
 
+/// The functions in bindgen's text.
+pub(crate) fn rust_functions(rust: &str) -> Result<Vec<syn::Signature>> {
+    let blocks = syn::parse_file(rust)
+        .context("bindgen's output is not Rust")?
+        .items
+        .into_iter()
+        .filter_map(|item| if let syn::Item::ForeignMod(block) = item { Some(block.items) } else { None });
+    let functions = blocks
+        .flatten()
+        .filter_map(|item| if let syn::ForeignItem::Fn(function) = item { Some(function.sig) } else { None });
+    Ok(functions.collect())
+}
+
 fn signature(function: &syn::Signature) -> Result<Signature> {
-    let name = function.ident.to_string();
-    let output = function.output.to_token_stream().to_string();
-    if output != "-> CUresult" {
-        bail!("{name} returns {output:?}: the shim takes every function to return CUresult");
+    let (signature, returns) = declared(function)?;
+    if returns != "CUresult" {
+        bail!("{} returns {returns:?}: the shim takes every function to return CUresult", signature.name);
     }
+    Ok(signature)
+}
+
+/// A function as it is declared, and the type that it returns.
+pub(crate) fn declared(function: &syn::Signature) -> Result<(Signature, String)> {
+    let name = function.ident.to_string();
+    let returns = match &function.output {
+        syn::ReturnType::Default => String::new(),
+        syn::ReturnType::Type(_, ty) => rust_type(ty),
+    };
     let params = function
         .inputs
         .iter()
@@ -157,7 +186,7 @@ fn signature(function: &syn::Signature) -> Result<Signature> {
             syn::FnArg::Receiver(_) => bail!("{name} has a receiver"),
         })
         .collect::<Result<_>>()?;
-    Ok(Signature { name, params })
+    Ok((Signature { name, params }, returns))
 }
 
 /// A type as a person would write it, with `core::ffi` in scope.

@@ -4,7 +4,7 @@
 //! exit code, signals, terminal, standard streams and process number are its own.
 //!
 //! On the software GPU a program that nobody wants to share with needs neither shim nor daemon: it gets the software GPU
-//! as its driver.
+//! as its driver. Either way, programs that are linked against CUDA's runtime get ours: NVIDIA's works on NVIDIA's driver alone.
 
 mod flags;
 
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Restricts a program to some GPUs; the daemon is for all of them, whoever starts it.
@@ -85,8 +85,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, RunError> {
 
 /// The software GPU takes the driver's place; there is nobody to share it with.
 fn be_the_driver(command: &mut Command, driver: PathBuf) -> Result<(), RunError> {
-    let driver = shim::loadable(driver)?;
-    command.env("LD_PRELOAD", shim::preload(&driver, std::env::var_os("LD_PRELOAD").as_deref()));
+    let runtimes = runtimes(&driver);
+    preload(command, shim::loadable(driver)?, runtimes);
     Ok(())
 }
 
@@ -94,16 +94,28 @@ fn be_the_driver(command: &mut Command, driver: PathBuf) -> Result<(), RunError>
 fn be_a_tenant(command: &mut Command, settings: &Settings, driver: Option<PathBuf>) -> Result<(), RunError> {
     let shim = shim::find()?;
     let status = daemon_status()?;
+    preload(command, shim, driver.as_deref().map(runtimes).unwrap_or_default());
     command
         .envs(settings.environment())
         .envs(status.environment)
-        .env("LD_PRELOAD", shim::preload(&shim, std::env::var_os("LD_PRELOAD").as_deref()))
         .env(places::FOLDER_VARIABLE, daemon::folder())
         .env("DETSHARE_RUN", std::process::id().to_string());
     if let Some(driver) = driver {
         command.env("DETSHARE_DRIVER", driver);
     }
     Ok(())
+}
+
+/// CUDA's runtimes for the software GPU, which lie beside it: one for each release that programs are linked against.
+fn runtimes(driver: &Path) -> Vec<PathBuf> {
+    let files = ["libdetshare_cudart_12.so", "libdetshare_cudart_13.so"].map(|name| driver.with_file_name(name));
+    files.into_iter().filter(|file| file.is_file() && !part::breaks_in_list(file)).collect()
+}
+
+/// The driver's place is taken first of all.
+fn preload(command: &mut Command, driver: PathBuf, runtimes: Vec<PathBuf>) {
+    let libraries: Vec<_> = [driver].into_iter().chain(runtimes).collect();
+    command.env("LD_PRELOAD", shim::preload(&libraries, std::env::var_os("LD_PRELOAD").as_deref()));
 }
 
 /// Whether there is a daemon, or something in its place that has to be looked at.

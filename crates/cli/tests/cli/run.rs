@@ -127,6 +127,19 @@ fn alone_on_the_software_gpu_nobody_else_is_needed() {
 }
 
 #[test]
+fn the_runtimes_beside_the_software_gpu_come_along() {
+    let stage = Stage::new();
+    let [driver, runtime] = ["libdetshare_softgpu.so", "libdetshare_cudart_13.so"].map(|name| stage.path(name));
+    for library in [&driver, &runtime] {
+        std::fs::copy(stage.shim(), library).unwrap();
+    }
+    let mut command = stage.detshare();
+    command.env("DETSHARE_SOFTGPU", &driver).env("LD_PRELOAD", "");
+    let environment = environment(&outcome(command.args(["run", "--device", "soft", "--", "env"])).stdout);
+    assert_eq!(environment["LD_PRELOAD"], format!("{}:{}", driver.display(), runtime.display()));
+}
+
+#[test]
 fn a_program_runs_alone_on_the_software_gpu() {
     let stage = Stage::new();
     let mut command = stage.detshare();

@@ -88,8 +88,19 @@ impl Office {
 
     /// The same, with its place in the table, to give back.
     pub(crate) fn introduce_one_who_leaves(&self, to: &Admitted, class: Class) -> (Tenant, Claim) {
+        self.introduce_one_who_has(to, class, |_| ())
+    }
+
+    /// One who has done something before anybody knew of them.
+    pub(crate) fn introduce_one_who_has(
+        &self,
+        to: &Admitted,
+        class: Class,
+        done: impl FnOnce(&Tenant),
+    ) -> (Tenant, Claim) {
         let other = Tenant::create(class).expect("a group");
         other.set_gpu(to.hello.gpu_id);
+        done(&other);
         let owner = Owner::of_process(std::process::id()).expect("myself");
         let claim = self.daemon.claim(owner, &Entry::new(class)).expect("a free slot");
         let arrived = Arrived { slot: claim.slot(), generation: claim.generation() };

@@ -1,12 +1,13 @@
 //! Initialisation, versions, errors and entry points.
 
 use super::text;
-use crate::boundary::{Outcome, give, give_if_asked, initialise};
+use crate::boundary::{Outcome, give, give_if_asked, initialise, tell};
 use crate::device::DRIVER_VERSION;
 use crate::exports::ADDRESSES;
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use detshare_cuda::types::{CUdriverProcAddressQueryResult as Query, CUresult, CUuuid, cuuint64_t};
 use detshare_cuda::{ProcAddress, proc_address, result_name};
+use std::sync::Once;
 
 pub(crate) unsafe fn cuInit(flags: c_uint) -> Outcome {
     super::require(flags == 0)?;
@@ -60,8 +61,16 @@ pub(crate) unsafe fn cuGetProcAddress_v2(
     Ok(())
 }
 
-/// There are no private tables.
+/// There are no private tables. Of those who ask, NVIDIA's own runtime cannot do without: its user is told what can be done.
 pub(crate) unsafe fn cuGetExportTable(table: *mut *const c_void, _id: *const CUuuid) -> Outcome {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        tell(format_args!(
+            "the program asks for private tables of NVIDIA's driver: it carries NVIDIA's own CUDA runtime, which cannot run \
+             here. Link it by `nvcc -cudart shared` (CMake: CUDA_RUNTIME_LIBRARY Shared) and start it by `detshare run \
+             --device soft`, which brings a runtime that can"
+        ));
+    });
     give(table, core::ptr::null())?;
     Err(CUresult::CUDA_ERROR_NOT_FOUND)
 }

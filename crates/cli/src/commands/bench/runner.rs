@@ -267,7 +267,7 @@ impl<'a> Runner<'a> {
                 command.args(&words[1..]).env("CUDA_MPS_CLIENT_PRIORITY", client_priority(program.class));
             }
             Way::Fixed { width } => {
-                command.args(&words[1..]).env("LD_PRELOAD", shim::preload(&shim::find()?, None));
+                command.args(&words[1..]).env("LD_PRELOAD", shim::preload(&[shim::find()?], None));
                 command.env("DETSHARE_SCHEDULE", self.fixed_lane(program, width));
                 command.env("DETSHARE_STATS", folder.join(STATS));
             }

@@ -173,7 +173,7 @@ impl Runner {
             .stdin(self.stdin()?)
             .stdout(file("stdout")?)
             .stderr(file("stderr")?)
-            .env("LD_PRELOAD", shim::preload(&self.shim, std::env::var_os("LD_PRELOAD").as_deref()))
+            .env("LD_PRELOAD", shim::preload(&[&self.shim], std::env::var_os("LD_PRELOAD").as_deref()))
             .env("DETSHARE_DIGEST", folder.join(format!("%p.{DIGEST_EXTENSION}")))
             .env("DETSHARE_STATS", folder.join(format!("%p.{STATS_EXTENSION}")));
         match kind {

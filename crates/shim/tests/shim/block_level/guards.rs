@@ -1,8 +1,8 @@
 //! What must not be launched in parts is not, and what is kept for block level has its bounds.
 
-use super::{Company, TURNAROUND_NS, count, program, run};
-use crate::tenants::{Office, until};
-use detshare_board::Class;
+use super::{Company, LEFT_ALONE, TURNAROUND_NS, count, program, run};
+use crate::tenants::{Office, SLO_AWARE, until};
+use detshare_board::{Class, Tenant};
 use serde_json::Value;
 use std::fs::File;
 use std::rc::Rc;
@@ -57,6 +57,25 @@ fn a_latency_tenant_has_no_versions() {
     drop(child.stdin.take());
     assert!(child.wait().expect("it ends").success());
     assert!(!office.folder.path().join("block-level").exists(), "nothing was rewritten, and nothing is told");
+}
+
+/// A kernel that was let pass beside a step under way has not to give way to that one: it would be stopped before its first block.
+#[test]
+fn a_step_that_was_there_before_does_not_stop_a_kernel() {
+    let office = Office::open();
+    let stats = office.folder.path().join("stats.json");
+    let mut command = program(&["--blocks", "300", "--rounds", "20", "--for-ms", "2000", "--wait"]);
+    command.env("DETSHARE_DIR", office.folder.path()).env("DETSHARE_CLASS", "best-effort");
+    let mut child = command.env(LEFT_ALONE.0, LEFT_ALONE.1).env("DETSHARE_STATS", &stats).spawn().expect("it starts");
+    office.daemon.set_policy(SLO_AWARE);
+    let admitted = office.admit(|entry| entry.limits.longest_hold_ns = 20_000_000);
+    let busy = |other: &Tenant| assert!(other.launch().is_busy());
+    let (_other, _place) = office.introduce_one_who_has(&admitted, Class::Latency, busy);
+    until("it is held for that step", || admitted.view.is_holding());
+    assert!(child.wait().expect("it ends").success());
+    let stats: Value = serde_json::from_str(&std::fs::read_to_string(stats).expect("stats")).expect("JSON");
+    let stats = &stats["block_level"];
+    assert!(count(stats, "preemptible") > 0 && count(stats, "by_others") == 0, "{stats}");
 }
 
 /// The oldest go when there is no room for another one.
