@@ -15,6 +15,12 @@ pub(crate) fn is_it(bytes: &[u8]) -> bool {
     names.starts_with(ARCHIVE) && names.windows(OBJECT.len()).any(|name| name == OBJECT)
 }
 
+/// Whether these texts need it: nvcc has programs linked with it that launch kernels from kernels, and a text alone says so by
+/// what it calls.
+pub(crate) fn is_needed(texts: &[String]) -> bool {
+    texts.iter().any(|text| text.contains("__cudaCDP2")) && !texts.iter().any(|text| text.starts_with(TEXT))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -26,6 +32,14 @@ mod tests {
         assert!(!is_it(b"!<arch>\n//    24    `\nother.o/\n"));
         assert!(!is_it(b"cuda_device_runtime.o"));
         assert!(!is_it(b""));
+    }
+
+    #[test]
+    fn it_comes_along_once() {
+        let caller = ".extern .func (.param .b32 r) __cudaCDP2GetLastError();".to_string();
+        assert!(is_needed(std::slice::from_ref(&caller)));
+        assert!(!is_needed(&[caller, TEXT.to_string()]));
+        assert!(!is_needed(&[".version 8.0".to_string()]));
     }
 
     #[test]

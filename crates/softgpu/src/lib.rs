@@ -11,6 +11,7 @@
 //!   looked up ([`handle`](crate)), so one that was destroyed is an error and never a crash.
 //! * `engine`: work in order. Everything that a stream runs is a job with the completions that it waits for;
 //!   streams, events and the legacy stream's implicit order are nothing but such dependencies.
+//! * `children`: kernels that kernels launch, in the order of a grid's own streams.
 //! * `check`: what kernels were found to do wrong, told once.
 //! * `exec`: kernels, decoded once from PTX and run a warp at a time.
 //! * `system`: what kernels ask for while they run: printing, memory, values for graphs.
@@ -28,6 +29,7 @@ mod api;
 mod array;
 mod boundary;
 mod check;
+mod children;
 mod context;
 mod device;
 mod device_runtime;

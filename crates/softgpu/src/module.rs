@@ -2,6 +2,7 @@
 
 use crate::boundary::{Outcome, log};
 use crate::context::Context;
+use crate::device_runtime;
 use crate::exec::interface::Global;
 use crate::exec::{self, DecodeError, Image, Kernel};
 use crate::handle::{self, Table};
@@ -131,8 +132,9 @@ impl Module {
     /// Loads one or more PTX texts as one module. The error has words for the program's log buffer.
     pub(crate) fn load(sources: &[String], context: Option<Arc<Context>>) -> Result<Arc<Self>, (CUresult, String)> {
         let mut parsed = Vec::new();
-        for source in sources {
-            parsed.push((parse(source)?, source.as_str()));
+        let runtime = device_runtime::is_needed(sources).then_some(device_runtime::TEXT);
+        for source in sources.iter().map(String::as_str).chain(runtime) {
+            parsed.push((parse(source)?, source));
         }
         let mut allocations = Vec::new();
         let mut out_of_memory = false;

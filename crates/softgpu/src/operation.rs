@@ -153,6 +153,7 @@ impl Operation {
                 shape: launch.shape,
                 lane: launch.bound.lane,
                 priority: launch.priority.unwrap_or(priority),
+                children: None,
             })),
             Self::Copy(copy) => Work::Quick(Box::new(move || copy.run())),
             Self::Fill(fill) => Work::Quick(Box::new(move || fill.run())),

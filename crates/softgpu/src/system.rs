@@ -24,11 +24,17 @@ pub(crate) struct SystemUse {
     pub(crate) prints: bool,
     /// `malloc` and `free`.
     pub(crate) allocates: bool,
+    /// Kernels, copies and fills.
+    pub(crate) launches: bool,
 }
 
 impl SystemUse {
     pub(crate) fn and(self, other: Self) -> Self {
-        Self { prints: self.prints || other.prints, allocates: self.allocates || other.allocates }
+        Self {
+            prints: self.prints || other.prints,
+            allocates: self.allocates || other.allocates,
+            launches: self.launches || other.launches,
+        }
     }
 }
 

@@ -4,12 +4,11 @@ use super::{cluster, require};
 use crate::boundary::{Outcome, log};
 use crate::context::{self, Context};
 use crate::device;
-use crate::exec::interface::{Shape, Workspace};
+use crate::exec::interface::{self, Shape, Workspace};
 use crate::module::{self, Function};
 use crate::operation::{Attributes, Bound, KernelLaunch, Operation};
 use crate::stream::{self, Stream};
 use core::ffi::{c_uint, c_void};
-use core::sync::atomic::{AtomicU64, Ordering};
 use detshare_cuda::types::{CUfunction, CUlaunchAttributeID as Attribute, CUlaunchConfig, CUresult, CUstream};
 use std::sync::Arc;
 
@@ -71,13 +70,12 @@ pub(super) unsafe fn shape(
         return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
     }
     context.system.expect(properties.system);
-    static NEXT_GRID: AtomicU64 = AtomicU64::new(1);
     Ok(Arc::new(Shape {
         grid: wanted.grid,
         block: wanted.block,
         dynamic_shared: wanted.dynamic_shared,
         parameters: parameters(function, wanted)?,
-        grid_id: NEXT_GRID.fetch_add(1, Ordering::Relaxed),
+        grid_id: interface::new_grid_id(),
         sm_count: device::settings().sms,
         system: Arc::clone(&context.system),
         cluster: cluster::checked(function, wanted.grid, bonds.cluster)?,

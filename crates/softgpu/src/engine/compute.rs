@@ -8,6 +8,7 @@
 use super::{Done, Fate, complete_at, now};
 use crate::boundary::tell;
 use crate::check;
+use crate::children::Children;
 use crate::device;
 use crate::exec::interface::{Fault, FaultKind, Progress, Shape};
 use crate::exec::{Cluster, Kernel};
@@ -39,6 +40,8 @@ pub(crate) struct Launch {
     pub(crate) lane: Arc<Lane>,
     /// As of streams: lower goes first.
     pub(crate) priority: i32,
+    /// What its threads launch themselves; made when it starts, for kernels that may.
+    pub(crate) children: Option<Arc<Children>>,
 }
 
 struct Running {
@@ -83,12 +86,14 @@ static COMPUTE: LazyLock<&'static Compute> = LazyLock::new(|| {
 });
 
 /// Has the kernel run; completes it when it is over.
-pub(super) fn start(launch: Launch, done: Arc<Done>, fate: Arc<Fate>) {
+pub(super) fn start(mut launch: Launch, done: Arc<Done>, fate: Arc<Fate>) {
     let shape = &launch.shape;
     let blocks = shape.clusters().iter().map(|count| u64::from(*count)).product();
     let cluster: u64 = shape.cluster_size().iter().map(|count| u64::from(*count)).product();
     let most_resident = u64::from(resident_per_sm(&launch)).max(1) * launch.lane.sms().len() as u64;
     let most_resident = (most_resident / cluster.max(1)).max(1);
+    let may_launch = launch.kernel.properties.system.launches;
+    launch.children = may_launch.then(|| Arc::new(Children::new(&launch.lane, launch.priority, &fate)));
     let mut kernels = lock();
     let number = kernels.next_number;
     kernels.next_number += 1;
@@ -156,13 +161,25 @@ fn work(compute: &'static Compute) {
             (idle_turns, idle_rounds) = (0, (idle_rounds + 1).min(MOST_IDLE_ROUNDS));
             kernels = compute.changed.wait_timeout(kernels, pause).expect("no panic while it is held").0;
         }
-        if let Some((ends, done)) = over {
+        if let Some(over) = over {
             // What waits for it may be a kernel, which needs the lock to start.
             drop(kernels);
-            complete_at(ends, &done);
+            match over.children {
+                Some(children) => children.complete(over.ends, over.done),
+                None => complete_at(over.ends, &over.done),
+            }
             kernels = compute.kernels.lock().expect("no panic while it is held");
         }
     }
+}
+
+/// A kernel whose last block has ended.
+struct Over {
+    /// When its modelled time ends.
+    ends: u64,
+    done: Arc<Done>,
+    /// None as well where it has failed: nothing runs any more then.
+    children: Option<Arc<Children>>,
 }
 
 /// What became of a share.
@@ -210,7 +227,11 @@ fn new_block(launch: &Launch, index: u64) -> Cluster {
     let sms = launch.lane.sms();
     #[allow(clippy::cast_possible_truncation, reason = "below the number of SMs")]
     let sm = |rank: u32| sms[((index * blocks + u64::from(rank)) % sms.len() as u64) as usize];
-    Cluster::new(&launch.kernel, &launch.shape, index_3d, sm)
+    let mut cluster = Cluster::new(&launch.kernel, &launch.shape, index_3d, sm);
+    if let Some(children) = &launch.children {
+        cluster.may_launch(children);
+    }
+    cluster
 }
 
 /// Tells what was found in a block so far; it is a fault where that is asked for.
@@ -286,8 +307,8 @@ impl Kernels {
         free.map(|free| Duration::from_nanos(free.saturating_sub(now() + HORIZON_NS)).max(Duration::from_micros(20)))
     }
 
-    /// Returns the kernel's completion and its modelled end if this was the last of it.
-    fn give_back(&mut self, ran: Ran) -> Option<(u64, Arc<Done>)> {
+    /// Returns the kernel if this was the last of it.
+    fn give_back(&mut self, ran: Ran) -> Option<Over> {
         let index = self.running.iter().position(|kernel| kernel.number == ran.number)?;
         let kernel = &mut self.running[index];
         kernel.resident -= ran.finished;
@@ -298,11 +319,12 @@ impl Kernels {
             if kernel.fate.poison(code(fault.kind)) && fault.kind != FaultKind::Assert {
                 tell(format_args!("{}: {}", title(fault.kind), fault.place));
             }
-            return Some((0, self.running.swap_remove(index).done));
+            return Some(Over { ends: 0, done: self.running.swap_remove(index).done, children: None });
         }
         if kernel.next == kernel.blocks && kernel.resident == 0 {
             let kernel = self.running.swap_remove(index);
-            return Some((kernel.ends, kernel.done));
+            let children = kernel.launch.children.clone();
+            return Some(Over { ends: kernel.ends, done: kernel.done, children });
         }
         None
     }

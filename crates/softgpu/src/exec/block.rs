@@ -7,6 +7,7 @@ use super::lanes::lanes_of;
 use super::program::{Kernel, RESERVED_SHARED};
 use super::special;
 use super::warp::Warp;
+use crate::children::Children;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -40,6 +41,8 @@ pub(super) struct Surroundings {
     pub(super) is_mapped: fn(u64, u64) -> bool,
     /// None where nothing is checked.
     pub(super) checker: Option<Box<Checker>>,
+    /// None where threads may not launch anything.
+    pub(super) children: Option<Arc<Children>>,
 }
 
 /// What has come to a barrier since it last opened, besides the lanes that wait there.
@@ -143,6 +146,7 @@ impl Block {
             stirred: false,
             is_mapped,
             checker: None,
+            children: None,
         };
         let threads = surroundings.threads();
         surroundings.live = threads;

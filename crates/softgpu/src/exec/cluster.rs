@@ -9,6 +9,7 @@ use super::interface::{Fault, Progress, Shape};
 use super::lanes::lanes_of;
 use super::program::Kernel;
 use super::warp::Warp;
+use crate::children::Children;
 use std::sync::Arc;
 
 /// Addresses in another block's shared memory have that block's rank, plus one, above this bit: there is no block with
@@ -161,6 +162,13 @@ impl Cluster {
             common.shared = blocks.iter_mut().map(|block| core::mem::take(&mut block.surroundings.shared)).collect();
         }
         Self { blocks, common, next: 0 }
+    }
+
+    /// Its threads may launch kernels, of the same modules.
+    pub(crate) fn may_launch(&mut self, children: &Arc<Children>) {
+        for block in &mut self.blocks {
+            block.surroundings.children = Some(Arc::clone(children));
+        }
     }
 
     /// Runs for at most that many instructions, counted once for a warp.

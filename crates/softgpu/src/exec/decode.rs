@@ -43,7 +43,7 @@ use detshare_ptx::ast::{Function, FunctionKind, Linkage, Module};
 use link::Linked;
 use source::SourceText;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Decodes modules that were linked together, each with its source.
 ///
@@ -79,7 +79,11 @@ fn decode_as_asked(
     }
     // Addresses go from kernel to kernel through memory, so a call of one may lead to any function that has one.
     let mut addressed = data::functions_in_variables(&linked);
+    // Kernels are launched by their addresses and not called: what they come to is their own.
+    let is_called = |number: &u32| linked.functions[*number as usize].1.kind != FunctionKind::Kernel;
+    bodies.iter_mut().for_each(|body| body.taken.retain(is_called));
     addressed.extend(bodies.iter().flat_map(|body| &body.taken));
+    addressed.retain(is_called);
     let reach: Vec<Reach> = (0..bodies.len()).map(|start| Reach::of(&bodies, start, &addressed)).collect();
     let mut kernels = HashMap::new();
     let mut described = Vec::new();
@@ -93,12 +97,17 @@ fn decode_as_asked(
     }
     let mut functions: Vec<_> = bodies.into_iter().map(|body| body.function).collect();
     let checks = check.then(|| checked::wrap(&mut functions, &reach));
-    let program = Arc::new(Program { functions, checks });
+    let program = Arc::new(Program { functions, checks, kernels: OnceLock::new() });
+    let mut by_number = HashMap::new();
     for (number, properties, shared) in described {
         let name = properties.name.clone();
         let function = u32::try_from(number).unwrap_or(u32::MAX);
-        kernels.insert(name, Arc::new(Kernel { properties, program: Arc::clone(&program), function, shared }));
+        let kernel = Arc::new(Kernel { properties, program: Arc::clone(&program), function, shared });
+        by_number.insert(function, Arc::downgrade(&kernel));
+        kernels.insert(name, kernel);
     }
+    // Nobody else has the program yet.
+    let _ = program.kernels.set(by_number);
     let mut globals = HashMap::new();
     // The host finds a module's internal variables too, as with a GPU's driver; a function's own it does not.
     for datum in linked.data.iter().filter(|datum| !datum.inner) {

@@ -5,6 +5,7 @@
 //! so that blocks that wait for each other make progress whatever the number of cores.
 
 use crate::system::{System, SystemUse};
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 /// A variable of a module that needs memory on the device.
@@ -109,6 +110,12 @@ impl Shape {
         let size = self.cluster_size();
         [0, 1, 2].map(|axis| self.grid[axis] / size[axis].max(1))
     }
+}
+
+/// A number that no other launch has.
+pub(crate) fn new_grid_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// What compilers find in `%envreg1` and `%envreg2`: a size, and behind it the word that the blocks of a cooperative

@@ -5,7 +5,7 @@ use super::interface::{Global, KernelProperties};
 use super::line_table::{LineTable, Origin};
 use super::op::{Instruction, Place, Slot, Special};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Where generic addresses of shared memory start.
 pub(super) const SHARED_WINDOW: u64 = 0x8000_0000_0000_0000;
@@ -52,8 +52,18 @@ impl Kernel {
 #[derive(Debug, Default)]
 pub(super) struct Program {
     pub(super) functions: Vec<Function>,
+    /// Its kernels by the numbers of their functions; they hold the program, and the image holds them.
+    pub(super) kernels: OnceLock<HashMap<u32, Weak<Kernel>>>,
     /// What the checker knows of it; None where nothing is checked.
     pub(super) checks: Option<Checks>,
+}
+
+impl Program {
+    /// The kernel with that address.
+    pub(super) fn kernel_at(&self, address: u64) -> Option<Arc<Kernel>> {
+        let number = u32::try_from(address.checked_sub(FUNCTION_WINDOW)?).ok()?;
+        self.kernels.get()?.get(&number)?.upgrade()
+    }
 }
 
 /// A function or the body of a kernel.

@@ -3,10 +3,11 @@
 use super::access::{bytes_at, from_bytes, resolve};
 use super::block::Surroundings;
 use super::interface::{Fault, FaultKind};
-use super::lanes::lanes_of;
-use super::op::{LOCAL_BASE, Place, Space, SystemCall, SystemFunction};
+use super::lanes::{lanes_of, low};
+use super::op::{LOCAL_BASE, Place, Runtime, Space, SystemCall, SystemFunction};
 use super::program::Program;
 use super::warp::{Group, Warp};
+use crate::children::Children;
 use crate::system::{BadAddress, Sink, conditional, format, text};
 use core::sync::atomic::{AtomicU8, Ordering};
 
@@ -83,14 +84,51 @@ impl Warp {
                 Ok(0)
             }
             (SystemFunction::SetConditional, [handle, value]) => {
-                let value = super::lanes::low(*value);
+                let value = low(*value);
                 match conditional::set(*handle, value) {
                     true => Ok(0),
                     false => Err((FaultKind::IllegalAddress, format!("no conditional {handle:#x} of a graph"))),
                 }
             }
+            (SystemFunction::Runtime(function), arguments) => self.runtime_function(block, lane, function, arguments),
             _ => Err((FaultKind::InvalidProgramCounter, "call with other arguments".into())),
         }
+    }
+
+    /// What the device runtime asks for.
+    fn runtime_function(
+        &self,
+        block: &Surroundings,
+        lane: usize,
+        function: Runtime,
+        arguments: &[u64],
+    ) -> Result<u64, (FaultKind, String)> {
+        let Some(children) = &block.children else {
+            return Err((FaultKind::InvalidProgramCounter, "nothing can be launched here".into()));
+        };
+        let [x, y, z] = block.index.map(u64::from);
+        let [width, height, _] = block.shape.grid.map(u64::from);
+        let thread = ((z * height + y) * width + x, self.number * 32 + u32::try_from(lane).unwrap_or_default());
+        let sizes = |words: &[u64]| [words[0], words[1], words[2]].map(low);
+        Ok(match (function, arguments) {
+            (Runtime::Prepare, [kernel, sizes_of @ .., shared]) if sizes_of.len() == 6 => {
+                let kernel = block.kernel.program.kernel_at(*kernel);
+                children.prepare(kernel, sizes(&sizes_of[..3]), sizes(&sizes_of[3..]), low(*shared))
+            }
+            (Runtime::Launch, [buffer, stream]) => children.launch(thread, *buffer, *stream, &block.shape).into(),
+            (Runtime::Copy, [to, from, bytes, stream]) => children.copy(thread, *to, *from, *bytes, *stream).into(),
+            (Runtime::Fill, [to, value, bytes, stream]) => {
+                children.fill(thread, *to, low(*value), *bytes, *stream).into()
+            }
+            (Runtime::Create, []) => Children::new_handle(),
+            (Runtime::Record, [event, stream]) => children.record(thread, *event, *stream).into(),
+            (Runtime::Wait, [stream, event]) => children.wait(thread, *stream, *event).into(),
+            (Runtime::LastError, [forget]) => children.last_error(thread, *forget != 0).into(),
+            (Runtime::Device, []) => children.device() as u64,
+            (Runtime::Attribute, [attribute]) => children.attribute(low(*attribute)).into(),
+            (Runtime::DeviceCount, []) => crate::device::settings().devices as u64,
+            _ => return Err((FaultKind::InvalidProgramCounter, "call with other arguments".into())),
+        })
     }
 
     /// The byte at a generic address, as a lane sees it.

@@ -8,7 +8,7 @@ use detshare_ptx::ast::Operand;
 
 /// What NVVM replaces before there is PTX. It cannot be run.
 const REFLECT: &str = "__nvvm_reflect";
-/// Names of the runtime that lets kernels launch kernels.
+/// Names of the runtime that lets kernels launch kernels; what is there of it stands in its own text.
 const DEVICE_RUNTIME: [&str; 2] = ["cuda", "__cuda"];
 
 impl Builder<'_> {
@@ -19,7 +19,7 @@ impl Builder<'_> {
                 return Err(Refusal::Unsupported);
             }
             if DEVICE_RUNTIME.iter().any(|start| callee.starts_with(start)) {
-                return Err(Refusal::NotSupported("kernels cannot launch kernels here (no device runtime)"));
+                return Err(Refusal::NotSupported("a function of the device runtime that is not there"));
             }
             return Err(Refusal::Unresolved(callee.to_string()));
         };
@@ -29,6 +29,7 @@ impl Builder<'_> {
         self.uses(SystemUse {
             prints: function == SystemFunction::Print,
             allocates: matches!(function, SystemFunction::Allocate | SystemFunction::Free),
+            launches: matches!(function, SystemFunction::Runtime(_)),
         });
         let arguments: Decoded<Vec<_>> = arguments.iter().map(|operand| self.argument(operand)).collect();
         let result = match results {

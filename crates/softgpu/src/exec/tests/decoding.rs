@@ -143,13 +143,13 @@ fn a_kernel_says_what_it_cannot_run() {
 }
 
 #[test]
-fn a_launch_from_a_kernel_is_refused_with_its_line() {
+fn what_the_device_runtime_lacks_is_refused_with_its_line() {
     let source = with_header(".visible .entry k() {\n { .param .b32 r; call (r), cudaDeviceSynchronize; } ret; }");
     let Some(DecodeError::NotSupported { text, line, reason }) = try_image(&[&source]).err() else {
         panic!("it was decoded")
     };
     assert!(
-        text.contains("cudaDeviceSynchronize") && line == 5 && reason.contains("kernels"),
+        text.contains("cudaDeviceSynchronize") && line == 5 && reason.contains("device runtime"),
         "{line}: {text}: {reason}"
     );
 }

@@ -24,6 +24,7 @@ mod cluster;
 mod context;
 mod copy_batch;
 mod device;
+mod dynamic_parallelism;
 mod errors;
 mod event;
 mod external_semaphore;
@@ -71,8 +72,9 @@ type Outcome = Result<()>;
 type Test = (&'static str, fn(&Driver) -> Outcome);
 
 /// One table for each file, the most ordinary behaviour first.
-const TABLES: [&[Test]; 37] = [
+const TABLES: [&[Test]; 38] = [
     device::TESTS,
+    dynamic_parallelism::TESTS,
     context::TESTS,
     memory::TESTS,
     memory_copy::TESTS,
