@@ -100,8 +100,8 @@ fn parts(a: f32) -> (i32, u32) {
 /// of the next power of two.
 #[inline(always)]
 fn number(leading: i32, exponent: i32) -> i32 {
-    // The first bit counts as one more in the exponent.
-    let bits = leading + ((exponent + BIAS - 1) << FRACTION);
+    // The first bit counts as one more in the exponent. Who has an exponent beyond all numbers takes something else.
+    let bits = leading.wrapping_add((exponent + BIAS - 1) << FRACTION);
     select(bits < SMALLEST_NORMAL, 0, bits)
 }
 
