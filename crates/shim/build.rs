@@ -77,7 +77,11 @@ fn entries() -> String {
                 write(format_args!("look!({name}({list}), {{ {count} }}, {default}, {after});\n"));
             }
             (Action::Follow | Action::Home, _) => {
-                let how = format!("{action:?}").to_lowercase();
+                let how = match (action, kind) {
+                    (Action::Home, Some(Kind::Launch)) => "launch_at_home",
+                    (Action::Home, _) => "home",
+                    _ => "follow",
+                };
                 let default = format!("DefaultStream::{:?}", function.default_stream());
                 let list = parameters(function);
                 let after = treatment::digested(function).map_or_else(String::new, |call| format!(", {call}"));

@@ -8,7 +8,7 @@ use crate::gate::Passed;
 use crate::hot::HOT;
 use crate::kernel::{self, Shape};
 use crate::lane::FULL;
-use crate::stream::{Kind, Logical, Ring};
+use crate::stream::{Kind, Logical, Ring, State};
 use crate::watchdog::Subject;
 use crate::{gate, steps, watchdog};
 use core::cell::RefCell;
@@ -53,15 +53,26 @@ pub(crate) fn find(stream: CUstream, default: DefaultStream) -> Option<&'static 
 
 /// The stream for work that may be put in wherever the stream is.
 pub(crate) fn follow(stream: CUstream, default: DefaultStream) -> Bound {
-    enter(stream, default, capturing())
+    enter(stream, default, capturing(), steps::continued)
 }
 
 /// The stream for work that is put in at home.
 pub(crate) fn home(stream: CUstream, default: DefaultStream) -> Bound {
-    enter(stream, default, true)
+    enter(stream, default, true, steps::continued)
 }
 
-fn enter(stream: CUstream, default: DefaultStream, go_home: bool) -> Bound {
+/// The stream for a kernel that is put in at home, whatever the gate would say: it comes by a call of which nobody knows what it
+/// launches.
+pub(crate) fn launch_at_home(stream: CUstream, default: DefaultStream) -> Bound {
+    enter(stream, default, true, steps::launched)
+}
+
+fn enter(
+    stream: CUstream,
+    default: DefaultStream,
+    go_home: bool,
+    count: impl FnOnce(&'static Logical, &mut State),
+) -> Bound {
     if !active() {
         return Bound::none(stream);
     }
@@ -71,6 +82,13 @@ fn enter(stream: CUstream, default: DefaultStream, go_home: bool) -> Bound {
     if go_home {
         state = logical.until_it_can_move(state);
         state.go_home(coroutine);
+    } else if logical.kind() == Kind::PerThread && steps::is_under_way() {
+        // At home other threads could not ask it.
+        let lane = state.lane();
+        logical.go(&mut state, coroutine, lane);
+    }
+    if !capturing() {
+        count(logical, &mut state);
     }
     state.pins += 1;
     // The handle as the program gave it says as much, and the driver's codes are for that one.

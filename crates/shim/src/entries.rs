@@ -103,8 +103,8 @@ macro_rules! bind {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($parameter: $ty),*) -> CUresult {
             $count
-            let _bound = bind::$how(CUstream(core::ptr::null_mut()), $default);
             steps::waited(None, || {
+                let _bound = bind::$how(CUstream(core::ptr::null_mut()), $default);
                 // SAFETY: the caller's own arguments for the function that it meant to call.
                 let code = unsafe { real(entry::$name)($($parameter),*) };
                 $(record!(code, CUstream(core::ptr::null_mut()), $default, None, $digest($($brought),*));)?

@@ -5,7 +5,7 @@
 //! waits, or learns of the end in a host function, is covered by a thread of ours that looks from time to time while
 //! nothing more is launched. A launch is counted, and its stream put on the list, under the stream's lock and before the
 //! driver is called; so whoever finds nothing left to do in any stream of the list, and no further launch, has seen the
-//! end.
+//! end. Copies and other work that a step puts into streams belong to it: such a stream is on the list, too.
 
 use crate::bind;
 use crate::boundary::guarded;
@@ -37,7 +37,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(20);
 /// How long a look that found the step not over is good for.
 const MOMENT_NS: u64 = 20_000;
 
-/// Streams with launches that are not known to be finished.
+/// Streams with work of the step that is not known to be finished.
 static UNFINISHED: List<Logical> = List::new();
 /// Held by the thread that goes through them.
 static LOOKING: Mutex<()> = Mutex::new(());
@@ -66,15 +66,33 @@ static ASLEEP: AtomicBool = AtomicBool::new(false);
 /// Counts a launch that is about to be made in a stream whose lock is held.
 pub(crate) fn launched(logical: &'static Logical, state: &mut State) {
     let Some(membership) = membership() else { return };
-    if !state.unfinished {
-        state.unfinished = true;
-        UNFINISHED.add(logical);
-    }
+    enlist(logical, state);
     let step = membership.page.launch();
     let seen = &HOT.step;
     if seen.load(Ordering::Relaxed) != step.number() && seen.swap(step.number(), Ordering::Relaxed) != step.number() {
         begin(membership, clock::now());
     }
+}
+
+/// Sees to it that a step is not over before other work is that is about to be put into a stream whose lock is held.
+pub(crate) fn continued(logical: &'static Logical, state: &mut State) {
+    let can_be_asked = logical.kind() != Kind::PerThread || !state.is_home();
+    if can_be_asked && is_under_way() {
+        enlist(logical, state);
+    }
+}
+
+fn enlist(logical: &'static Logical, state: &mut State) {
+    state.entries = state.entries.wrapping_add(1);
+    if !state.unfinished {
+        state.unfinished = true;
+        UNFINISHED.add(logical);
+    }
+}
+
+/// Whether this is a tenant with work on the GPU.
+pub(crate) fn is_under_way() -> bool {
+    membership().is_some_and(is_busy)
 }
 
 /// Counts what a launch is expected to take, where this process is looked after.
@@ -111,22 +129,22 @@ fn begin(membership: &Membership, now: u64) {
     }
 }
 
-/// A stream that a call waits for, or asks: if the call says that it is done, and there was no launch meanwhile, nobody
-/// has to ask it again.
+/// A stream that a call waits for, or asks: if the call says that it is done, and nothing was put in meanwhile, nobody has to
+/// ask it again.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject {
     logical: &'static Logical,
-    launched: u64,
+    entries: u32,
 }
 
 impl Subject {
     /// The stream as it is before the call. None if somebody is putting work in: that may be counted already and still
     /// come after what the call sees.
     pub(crate) fn new(stream: CUstream, default: DefaultStream) -> Option<Self> {
-        let membership = membership()?;
+        membership()?;
         let logical = bind::find(stream, default)?;
-        let _nobody_is_launching = logical.try_lock()?;
-        Some(Self { logical, launched: membership.page.launched() })
+        let state = logical.try_lock().filter(|state| state.pins == 0)?;
+        Some(Self { logical, entries: state.entries })
     }
 }
 
@@ -176,7 +194,6 @@ fn look_after(done: Option<Subject>) {
     let Ok(_looking) = LOOKING.try_lock() else { return };
     let upto = membership.page.launched();
     let begun = BEGUN.load(Ordering::Relaxed);
-    let done = done.filter(|done| done.launched == upto).map(|done| done.logical);
     let is_over = UNFINISHED.retain(|logical| !has_left(logical, done));
     let now = clock::now();
     if is_over && finish(membership, upto, now) {
@@ -246,10 +263,10 @@ fn learner() -> MutexGuard<'static, Learner> {
 }
 
 /// Whether the stream has nothing left to do and is no longer on the list; of one that is known already.
-fn has_left(logical: &'static Logical, done: Option<&Logical>) -> bool {
-    // Somebody is putting work in.
-    let Some(mut state) = logical.try_lock() else { return false };
-    let is_known = done.is_some_and(|done| core::ptr::eq(done, logical));
+fn has_left(logical: &'static Logical, done: Option<Subject>) -> bool {
+    // Unless somebody is putting work in.
+    let Some(mut state) = logical.try_lock().filter(|state| state.pins == 0) else { return false };
+    let is_known = done.is_some_and(|done| core::ptr::eq(done.logical, logical) && done.entries == state.entries);
     if state.unfinished && !is_known && !is_done(logical, &state) {
         return false;
     }

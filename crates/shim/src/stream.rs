@@ -85,8 +85,10 @@ pub(crate) struct State {
     place: Option<u8>,
     /// Whether anything was put into it since the legacy stream looked.
     new_work: bool,
-    /// Whether it has launches that are not known to be finished.
+    /// Whether it has work of a step that is not known to be finished.
     pub(crate) unfinished: bool,
+    /// How often work was put in.
+    pub(crate) entries: u32,
     /// Kernels launched on each lane.
     launches: [u64; LANES],
     physical: [CUstream; LANES],
@@ -174,6 +176,7 @@ impl Logical {
                 unready: 0,
                 new_work: false,
                 unfinished: false,
+                entries: 0,
             }),
             unpinned: Condvar::new(),
             link: Link::new(),
@@ -210,6 +213,8 @@ impl Logical {
             unready: 0,
             new_work: false,
             unfinished: false,
+            // Nobody is to take what the handle stood for before for this.
+            entries: state.entries.wrapping_add(1),
         };
     }
 

@@ -7,6 +7,9 @@
 //! * `open`: let what was begun come to its end;
 //! * `stream`, `event`, `context`, `query`, `event-query`, `copy`: wait for it in that way;
 //! * `host`: have a host function called behind it and wait until it was;
+//! * `beside`, `beside-thread`: put something that is no launch into another stream, or the thread's own: it sets a word when
+//!   `release` has been said;
+//! * `release`: let that come to its end; `other`: wait for the stream that it is in;
 //! * `shapes:N`: launch so many that come to their end at once, each with another size of shared memory;
 //! * `many:N`: launch so many that come to their end at once;
 //! * `slowly:N`: launch so many that come to their end at once, with two milliseconds of the host asleep before each;
@@ -58,6 +61,12 @@ struct Probe {
     ticket: u32,
     /// Where the last one was put.
     last: CUstream,
+    /// Where the last one was put that is no launch, and the word that it waits for, which `release` sets.
+    other: CUstream,
+    release: &'static AtomicU32,
+    device_release: CUdeviceptr_v2,
+    /// How often there was such a one.
+    turn: u32,
 }
 
 fn main() -> Result<()> {
@@ -85,13 +94,22 @@ impl Probe {
         let (mut module, mut kernel) = (CUmodule(core::ptr::null_mut()), CUfunction(core::ptr::null_mut()));
         cu!(library, cuModuleLoadData(&raw mut module, WAITER.as_ptr().cast()))?;
         cu!(library, cuModuleGetFunction(&raw mut kernel, module, c"waiter".as_ptr()))?;
-        let (mut word, mut device_gate) = (core::ptr::null_mut::<c_void>(), CUdeviceptr_v2(0));
-        cu!(library, cuMemHostAlloc(&raw mut word, size_of::<u32>(), 2))?;
-        cu!(library, cuMemHostGetDevicePointer_v2(&raw mut device_gate, word, 0))?;
-        // SAFETY: the driver's own memory for a word, which is never freed, and zero is a value of it.
-        let gate = unsafe { &*word.cast::<AtomicU32>() };
-        gate.store(0, Ordering::Relaxed);
-        Ok(Self { library, kernel, stream, event, gate, device_gate, ticket: 0, last: stream })
+        let (gate, device_gate) = word(&library)?;
+        let (release, device_release) = word(&library)?;
+        Ok(Self {
+            library,
+            kernel,
+            stream,
+            event,
+            gate,
+            device_gate,
+            ticket: 0,
+            last: stream,
+            other: stream,
+            release,
+            device_release,
+            turn: 0,
+        })
     }
 
     fn perform(&mut self, what: &str) -> Result<()> {
@@ -109,6 +127,17 @@ impl Probe {
                 ensure!(self.gate.load(Ordering::Acquire) == self.ticket, "nothing was opened");
                 self.launch(self.stream, 0)
             }
+            "beside" => {
+                let mut stream = CUstream(core::ptr::null_mut());
+                cu!(library, cuStreamCreate(&raw mut stream, 1))?;
+                self.put_beside(stream)
+            }
+            "beside-thread" => self.put_beside(THREAD),
+            "release" => {
+                self.release.store(self.turn, Ordering::Release);
+                Ok(())
+            }
+            "other" => cu!(library, cuStreamSynchronize(self.other)),
             "stream" => cu!(library, cuStreamSynchronize(self.last)),
             "context" => cu!(library, cuCtxSynchronize()),
             "event" => {
@@ -140,6 +169,16 @@ impl Probe {
         self.ticket += 1;
         self.last = stream;
         self.launch(stream, 0)
+    }
+
+    fn put_beside(&mut self, stream: CUstream) -> Result<()> {
+        /// Until the word is not below the value.
+        const NOT_BELOW: c_uint = 0;
+        self.turn += 1;
+        self.other = stream;
+        cu!(self.library, cuStreamWaitValue32_v2(stream, self.device_release, self.turn, NOT_BELOW))?;
+        let unused = CUdeviceptr_v2(self.device_release.0 + 4);
+        cu!(self.library, cuMemsetD32Async(unused, 0, 1, stream))
     }
 
     fn launch_slowly(&self) -> Result<()> {
@@ -188,6 +227,17 @@ impl Probe {
         }
         Ok(())
     }
+}
+
+/// A word that host and device see, which is never freed, and another one behind it.
+fn word(library: &Library) -> Result<(&'static AtomicU32, CUdeviceptr_v2)> {
+    let (mut word, mut on_device) = (core::ptr::null_mut::<c_void>(), CUdeviceptr_v2(0));
+    cu!(library, cuMemHostAlloc(&raw mut word, 2 * size_of::<u32>(), 2))?;
+    cu!(library, cuMemHostGetDevicePointer_v2(&raw mut on_device, word, 0))?;
+    // SAFETY: the driver's own memory, which is never freed, and zero is a value of it.
+    let word = unsafe { &*word.cast::<AtomicU32>() };
+    word.store(0, Ordering::Relaxed);
+    Ok((word, on_device))
 }
 
 fn fork(ends: bool) -> Result<()> {

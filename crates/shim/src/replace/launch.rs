@@ -84,7 +84,7 @@ replace! {
         let bound: Vec<_> = if active() && !launches.is_null() {
             // SAFETY: the caller's promise that there are so many.
             let launches = unsafe { core::slice::from_raw_parts(launches, devices as usize) };
-            launches.iter().map(|launch| bind::home(launch.hStream, DefaultStream::Legacy)).collect()
+            launches.iter().map(|launch| bind::launch_at_home(launch.hStream, DefaultStream::Legacy)).collect()
         } else {
             Vec::new()
         };

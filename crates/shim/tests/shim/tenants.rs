@@ -202,8 +202,8 @@ fn busy_from_the_first_launch_until_the_end() {
     let (_office, mut program, admitted) = joined(&[], |_| ());
     let ways: [(&str, &[&str]); 4] = [
         ("begin", &["stream", "event", "context", "query", "event-query"]),
-        ("begin-null", &["stream", "event", "context", "query", "copy"]),
-        ("begin-thread", &["stream", "event", "context", "query"]),
+        ("begin-null", &["stream", "event", "context", "query", "event-query", "copy"]),
+        ("begin-thread", &["stream", "event", "context", "query", "event-query"]),
         ("begin-graph", &["stream", "event", "context", "query", "event-query"]),
     ];
     let mut steps = 0;
@@ -221,6 +221,26 @@ fn busy_from_the_first_launch_until_the_end() {
         }
     }
     assert_eq!(admitted.view.step_times().count(), u64::from(steps));
+    program.ends();
+}
+
+/// A copy that goes on when the kernels are done belongs to the step, wherever it is.
+#[test]
+fn busy_until_what_is_no_launch_is_done_as_well() {
+    let (_office, mut program, admitted) = joined(&[], |_| ());
+    for beside in ["beside", "beside-thread"] {
+        for begin in ["begin", "begin-graph"] {
+            program.does(&[begin, beside, "open", "stream"]);
+            assert!(admitted.is_busy(), "after {begin} with {beside}: the other stream waits");
+            program.does(&["release", "other"]);
+            assert!(!admitted.is_busy(), "after {begin} with {beside}");
+            program.does(&[begin, beside, "open", "stream", "release"]);
+            until("it is idle without a wait for the other stream", || !admitted.is_busy());
+        }
+    }
+    program.does(&["beside"]);
+    assert!(!admitted.is_busy(), "what is put in before a launch begins no step");
+    program.does(&["release", "other"]);
     program.ends();
 }
 
