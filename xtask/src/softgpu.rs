@@ -195,7 +195,9 @@ pub(crate) fn order(built: &Path, way: Way) -> Result<()> {
     let daemon = Daemon::for_way(built, way)?;
     let mut program = command(built.join("order"), built, way);
     program.envs(daemon.as_ref().map(Daemon::variable));
-    summarised(program.args(["--programs", "10000", "--driver"]).arg(way.library(built)), "order")
+    // A launch in parts is several, and each is waited for.
+    let programs = if matches!(way, Way::InParts) { "3000" } else { "10000" };
+    summarised(program.args(["--programs", programs, "--driver"]).arg(way.library(built)), "order")
 }
 
 /// The same with graphs launched in segments.
