@@ -201,7 +201,7 @@ def torch_programs(options):
 
 
 def soft_programs(options, scratch):
-    serve_steps, train_steps = (max(round(number * options.scale), 20) for number in (800, 200))
+    serve_steps, train_steps = (max(round(number * options.scale), 20) for number in (1000, 200))
     plain = scratch / "plain-driver"
     plain.mkdir()
     (plain / "libcuda.so.1").symlink_to(options.softgpu)
