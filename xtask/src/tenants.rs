@@ -20,7 +20,7 @@ const ROUNDS: &str = "1000";
 pub(crate) fn scripts(built: &Path) -> Result<()> {
     let mut tenants = script(built, "tenants.py");
     // Less work than on a GPU: enough for one to be killed and started again beside the other.
-    tenants.args(["--programs", "soft", "--quick", "--scale", "0.4", "--steps-program"]).arg(built.join("steps"));
+    tenants.args(["--programs", "soft", "--quick", "--scale", "0.2", "--steps-program"]).arg(built.join("steps"));
     run(tenants.arg("--out").arg(target().join("tenants.json")))?;
     let mut busy_idle = script(built, "busy_idle.py");
     run(busy_idle.arg("--program").arg(built.join("step_probe")).arg("--out").arg(target().join("busy-idle.json")))
