@@ -68,7 +68,8 @@ print('ready', flush=True)
 while True:
     signal.pause()";
     let watch = r#"
-read_until("ready")
+# To the end of its line: with Ctrl-C the terminal forgets what nobody has read yet.
+read_until("ready\r\n")
 type("\x03")
 read_until("got ")
 read_until_closed()
