@@ -201,13 +201,15 @@ def torch_programs(options):
 
 
 def soft_programs(options, scratch):
+    # About the same work for both: on a busy machine both take longer, and whoever survives has enough left to do.
     serve_steps, train_steps = (max(round(number * options.scale), 20) for number in (800, 200))
     plain = scratch / "plain-driver"
     plain.mkdir()
     (plain / "libcuda.so.1").symlink_to(options.softgpu)
     settings = {"LD_LIBRARY_PATH": str(plain)}
     command = [str(options.steps_program), "--progress"]
-    serve = [*command, "--steps", str(serve_steps), "--kernels", "4", "--graph", "--pause-us", "5000", "--seed", "1"]
+    serve = [*command, "--steps", str(serve_steps), "--kernels", "40", "--graph", "--pause-us", "1000", "--seed", "1"]
+    serve += ["--work", "300"]
     train = [*command, "--steps", str(train_steps), "--kernels", "60", "--streams", "2", "--work", "300", "--seed", "2"]
     return {SERVE: Program(serve, serve_steps, settings, False), TRAIN: Program(train, train_steps, settings, False)}
 

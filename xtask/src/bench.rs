@@ -2,7 +2,7 @@
 
 use crate::build;
 use crate::process::{cargo, root, run, target};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
@@ -39,18 +39,22 @@ pub(crate) fn bench(record: bool) -> Result<()> {
     let start = softgpu_figures(&built, "softgpu_start")?;
     let ptx = softgpu_figures(&built, "ptx_rate")?;
     if record {
-        write_record("call-cost-stub.json", json!({ "calls": rows }))?;
-        write_record("softgpu-rate.json", rate)?;
-        write_record("softgpu-start.json", json!({ "start": start }))?;
-        write_record("softgpu-memory.json", footprint(&built)?)?;
-        write_record("ptx-rate.json", json!({ "megabyte": ptx }))?;
+        let records = [
+            ("call-cost-stub.json", json!({ "calls": rows })),
+            ("softgpu-rate.json", rate),
+            ("softgpu-start.json", json!({ "start": start })),
+            ("softgpu-memory.json", footprint(&built)?),
+            ("ptx-rate.json", json!({ "megabyte": ptx })),
+        ];
+        records.into_iter().try_for_each(|(name, report)| write_record("cargo xtask bench --record", name, report))?;
     }
     Ok(())
 }
 
-/// Writes figures with the command, the machine and the date.
-fn write_record(name: &str, mut report: Value) -> Result<()> {
-    report["command"] = "cargo xtask bench --record".into();
+/// Writes figures with the command, the machine, the date and what was measured.
+pub(crate) fn write_record(command: &str, name: &str, mut report: Value) -> Result<()> {
+    report["command"] = command.into();
+    report["commit"] = commit()?.into();
     report["machine"] = machine().into();
     report["date"] = date()?.into();
     let path = root().join("bench/results").join(name);
@@ -135,6 +139,15 @@ fn machine() -> String {
     let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
     let count = cpus.lines().filter(|line| line.starts_with("processor")).count();
     format!("{}, {count} cores", model.map_or("unknown processor", |(_, name)| name.trim()))
+}
+
+/// What is checked out, and whether it was changed since.
+fn commit() -> Result<String> {
+    let mut git = Command::new("git");
+    git.args(["describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]).current_dir(root());
+    let output = git.output().context("git")?;
+    ensure!(output.status.success(), "git does not say what is checked out");
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
 fn date() -> Result<String> {

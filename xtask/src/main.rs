@@ -17,6 +17,7 @@ mod ptxas;
 mod pypi;
 mod samples;
 mod softgpu;
+mod tenants;
 mod test;
 
 use anyhow::Result;
@@ -43,8 +44,11 @@ enum Task {
     },
     /// Build the library as it is shipped (glibc 2.28 and newer)
     Package,
-    /// Measure what a call through the shim costs, on the stub driver
+    /// Measure what a call through the shim costs, on the stub driver, and the software GPU's speed
     Bench {
+        /// Measure instead what the daemon and `detshare run` cost, and how survivors go on, on the software GPU (minutes)
+        #[arg(long)]
+        tenants: bool,
         /// Write the figures to bench/results
         #[arg(long)]
         record: bool,
@@ -75,7 +79,8 @@ fn main() -> Result<()> {
         Task::Test => test::test(),
         Task::GpuBundle { folder } => gpu_bundle::run(&folder),
         Task::Package => package::package(),
-        Task::Bench { record } => bench::bench(record),
+        Task::Bench { tenants: true, record } => tenants::bench(record),
+        Task::Bench { tenants: false, record } => bench::bench(record),
         Task::Leaks => softgpu::leaks(&build::here()?),
         Task::Ptxas => ptxas::accepts_versions(&ptxas::compilers()?),
         Task::Samples { bless: Some(results) } => samples::bless(&results),

@@ -2,7 +2,7 @@
 
 use crate::build;
 use crate::process::{root, run, target};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::fs::{copy, create_dir_all, read_dir, write};
 use std::path::Path;
 use std::process::Command;
@@ -33,6 +33,9 @@ pub(crate) fn lay_out(built: &Path, folder: &Path) -> Result<()> {
     let manual = folder.join("share/man/man1");
     create_dir_all(&manual)?;
     run(Command::new(&detshare).arg("man").arg(&manual))?;
+    let page = Command::new(programs.join("detshared")).arg("--manual").output()?;
+    ensure!(page.status.success(), "detshared has no manual: it ended with {}", page.status);
+    write(manual.join("detshared.1"), page.stdout)?;
     for (shell, file) in [
         ("bash", "share/bash-completion/completions/detshare"),
         ("zsh", "share/zsh/site-functions/_detshare"),

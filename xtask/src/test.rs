@@ -2,7 +2,7 @@
 
 use crate::process::{cargo, root, run, target};
 use crate::softgpu::{self, Way};
-use crate::{block_level, build, demo, generate, gpu_bundle, header, package, ptxas, samples};
+use crate::{block_level, build, demo, generate, gpu_bundle, header, package, ptxas, samples, tenants};
 use anyhow::{Context, Result};
 use std::process::Command;
 use std::time::Instant;
@@ -59,6 +59,7 @@ pub(crate) fn test() -> Result<()> {
     steps.run("tenants: chaos", || softgpu::chaos(&built, &["chaos", "--rounds", "1000", "--seed", "1"]))?;
     steps.run("tenants: a crowd", || softgpu::chaos(&built, &["crowd", "--waves", "1"]))?;
     steps.run("tenants: coming and going", || softgpu::chaos(&built, &["churn"]))?;
+    steps.run("tenants: the GPU's scripts", || tenants::scripts(&built))?;
     steps.run("tenants: a page that lies", || softgpu::chaos(&built, &["hostile"]))?;
     steps.run("the same bits: driver API", || softgpu::verify_driver_api(&built))?;
     match ptxas::compilers() {

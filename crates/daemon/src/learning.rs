@@ -89,13 +89,17 @@ impl Learnt {
         std::mem::take(self)
     }
 
-    /// Merges it into what is on disk. Blocks. What cannot be saved is lost: it is learnt again.
-    pub(crate) fn save(self, store: &Store) {
+    /// Merges it into what is on disk; returns how many files were written. Blocks. What cannot be saved is lost: it is learnt
+    /// again.
+    pub(crate) fn save(self, store: &Store) -> u64 {
+        let mut written = 0;
         for (gpu, seen) in self.0 {
-            if let Err(error) = save_one(store, &gpu, &seen) {
-                tracing::warn!(%error, gpu = gpu.model, "profiles were not saved");
+            match save_one(store, &gpu, &seen) {
+                Ok(()) => written += 1,
+                Err(error) => tracing::warn!(%error, gpu = gpu.model, "profiles were not saved"),
             }
         }
+        written
     }
 }
 

@@ -1,6 +1,6 @@
 //! `detshared`: the daemon's command line.
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use detshare_api::places;
 use detshare_daemon::log::{self, LogFormat};
 use detshare_daemon::ready::Waiting;
@@ -10,8 +10,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+/// For who reads the manual before anything else.
+const ABOUT: &str = "\
+Knows which programs share the GPU and what each may have, and sees it when one dies. Programs that `detshare run` started find it by \
+its folder and go on without it when it ends, at whatever moment. `detshare run` and `detshare up` start one where none runs; a service \
+manager may do so instead. SIGHUP has the configuration read again, SIGTERM and SIGINT end it in order.";
+
 #[derive(Debug, Parser)]
-#[command(name = "detshared", version, about = "Shares a GPU between unmodified CUDA programs")]
+#[command(name = "detshared", version, about = "Shares a GPU between unmodified CUDA programs", long_about = ABOUT, after_help = exit::HELP)]
 struct Arguments {
     /// The runtime folder [default: $DETSHARE_DIR, $XDG_RUNTIME_DIR/detshare or /tmp/detshare-UID]
     #[arg(long, value_name = "DIR")]
@@ -28,6 +34,9 @@ struct Arguments {
     /// How often what was learnt is written to disk
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration, default_value = "1min")]
     save_every: Duration,
+    /// Print the manual page and end
+    #[arg(long, hide = true)]
+    manual: bool,
 }
 
 fn main() -> ExitCode {
@@ -39,6 +48,11 @@ fn main() -> ExitCode {
             return if error.use_stderr() { exit::USAGE.into() } else { ExitCode::SUCCESS };
         }
     };
+    if arguments.manual {
+        // As a command that is given: whoever closes the other end has read enough.
+        let _ = clap_mangen::Man::new(Arguments::command()).render(&mut std::io::stdout());
+        return ExitCode::SUCCESS;
+    }
     // SAFETY: nothing has opened a file yet, so the descriptor that is named is nobody's here.
     let waiting = unsafe { Waiting::from_environment() };
     let settings = Settings {

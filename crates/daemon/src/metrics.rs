@@ -25,6 +25,7 @@ pub(crate) struct Counters {
     pub(crate) refused: Counter,
     pub(crate) reloads: Counter,
     pub(crate) failed_reloads: Counter,
+    pub(crate) profile_saves: Counter,
 }
 
 type FloatGauge = Gauge<f64, AtomicU64>;
@@ -70,7 +71,7 @@ pub(crate) fn encode(service: &Service) -> Result<String, std::fmt::Error> {
 }
 
 fn register_daemon(registry: &mut Registry, service: &Service) {
-    let Counters { joins, leaves, deaths, refused, reloads, failed_reloads } = service.counters();
+    let Counters { joins, leaves, deaths, refused, reloads, failed_reloads, profile_saves } = service.counters();
     for (name, help, counter) in [
         ("joins", "Tenants that have joined", joins),
         ("leaves", "Tenants that have left or were sent away while their process lives on", leaves),
@@ -78,6 +79,7 @@ fn register_daemon(registry: &mut Registry, service: &Service) {
         ("refused", "Connections of tenants that were refused", refused),
         ("reloads", "Times that the configuration was read again", reloads),
         ("failed_reloads", "Times that it was broken then", failed_reloads),
+        ("profile_saves", "Times that a file with profiles was written", profile_saves),
     ] {
         registry.register(name, help, counter.clone());
     }

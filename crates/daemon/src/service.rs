@@ -493,7 +493,7 @@ impl Service {
             state.learnt.take()
         };
         if let Some(store) = &self.store {
-            learnt.save(store);
+            self.counters.profile_saves.inc_by(learnt.save(store));
         }
     }
 }

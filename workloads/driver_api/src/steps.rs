@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use clap::{Parser, ValueEnum};
 use core::ffi::{CStr, c_void};
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use detshare_cuda::types::{
     CUcontext, CUdevice_v1, CUdeviceptr_v2, CUevent, CUevent_flags, CUfunction, CUgraph, CUgraphExec, CUmodule,
     CUresult, CUstream, CUstream_flags, CUstreamCaptureMode,
@@ -107,6 +107,9 @@ struct Arguments {
     /// A line with its number after each step
     #[arg(long)]
     progress: bool,
+    /// Beside it, the last step whose data has reached the host, and the checksum of that
+    #[arg(long, requires = "progress")]
+    checksums: bool,
     /// Rounds of each thread of a kernel
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     work: u32,
@@ -206,7 +209,7 @@ fn run(arguments: &Arguments) -> Result<u64> {
         }
         let begin = now();
         for stream in &streams {
-            stream.launch(&library, kernel, arguments)?;
+            stream.launch(&library, kernel, arguments, step)?;
         }
         wait(&library, &streams, arguments.wait, step)?;
         if arguments.out.is_some() {
@@ -214,7 +217,11 @@ fn run(arguments: &Arguments) -> Result<u64> {
         }
         if arguments.progress {
             let mut out = std::io::stdout().lock();
-            writeln!(out, "step {step}").and_then(|()| out.flush())?;
+            match checksum_so_far(&streams, arguments.wait, step)? {
+                Some((of, checksum)) => writeln!(out, "step {step} {of} {checksum:016x}"),
+                None => writeln!(out, "step {step}"),
+            }
+            .and_then(|()| out.flush())?;
         }
         if arguments.pause_us > 0 {
             std::thread::sleep(pauses.next(arguments));
@@ -239,6 +246,71 @@ struct Stream {
     graph: Option<CUgraphExec>,
     /// Counted up by the host function. It lives as long as the process, as a driver's thread may still look at it.
     finished: &'static AtomicU64,
+    /// Where the data goes after each step, if it is asked for.
+    shown: Option<Shown>,
+}
+
+/// Memory of the host that the device writes: what the data was after the last steps. A program that never waits learns of its
+/// results by it without asking the driver anything.
+struct Shown {
+    /// The step whose data came last.
+    last: &'static AtomicU32,
+    device_last: CUdeviceptr_v2,
+    /// The data after some steps, in turn.
+    data: &'static [[AtomicU32; WORDS]; KEPT],
+}
+
+/// So many steps a program that never waits is seldom ahead of the device, and if it is, there is nothing to show for once.
+const KEPT: usize = 512;
+
+impl Shown {
+    fn new(library: &Library) -> Result<Self> {
+        const MAPPED: u32 = 2;
+        let bytes = size_of::<[[AtomicU32; WORDS]; KEPT]>();
+        let (mut last, mut data, mut device_last) = (null_mut::<c_void>(), null_mut::<c_void>(), CUdeviceptr_v2(0));
+        cu!(library, cuMemHostAlloc(&raw mut last, size_of::<AtomicU32>(), MAPPED))?;
+        cu!(library, cuMemHostAlloc(&raw mut data, bytes, MAPPED))?;
+        cu!(library, cuMemHostGetDevicePointer_v2(&raw mut device_last, last, 0))?;
+        // SAFETY: both are the driver's, of that size and aligned to a page, are never freed, and nobody else has them yet.
+        let (last, data) = unsafe {
+            core::ptr::write_bytes(last.cast::<u8>(), 0, size_of::<AtomicU32>());
+            core::ptr::write_bytes(data.cast::<u8>(), 0, bytes);
+            (&*last.cast::<AtomicU32>(), &*data.cast::<[[AtomicU32; WORDS]; KEPT]>())
+        };
+        Ok(Self { last, device_last, data })
+    }
+
+    fn of(&self, step: u64) -> &'static [AtomicU32; WORDS] {
+        &self.data[usize::try_from(step % KEPT as u64).unwrap_or(0)]
+    }
+
+    /// Behind the kernels of a step: its data, and then its number.
+    fn follow(&self, library: &Library, stream: CUstream, data: CUdeviceptr_v2, step: u64) -> Result<()> {
+        let place = self.of(step);
+        let (to, number) = (place.as_ptr().cast_mut().cast(), u32::try_from(step)?);
+        cu!(library, cuMemcpyDtoHAsync_v2(to, data, size_of_val(place), stream))?;
+        cu!(library, cuStreamWriteValue32_v2(stream, self.device_last, number, 0))
+    }
+}
+
+/// The last step whose data is here of all streams, and its checksum. Nothing if that is not asked for, none has come, or what
+/// came is so old that the device may be writing in its place. Who has waited for the step has that of the step itself.
+fn checksum_so_far(streams: &[Stream], how: Wait, step: u64) -> Result<Option<(u64, u64)>> {
+    let Some(shown) = streams.iter().map(|stream| stream.shown.as_ref()).collect::<Option<Vec<_>>>() else {
+        return Ok(None);
+    };
+    let of = shown.iter().map(|shown| u64::from(shown.last.load(Ordering::Acquire))).min().unwrap_or(0);
+    ensure!(how == Wait::None || of == step, "step {step} was waited for, and the results are those of {of}");
+    if of == 0 || step - of >= KEPT as u64 {
+        return Ok(None);
+    }
+    let words = shown.iter().flat_map(|shown| shown.of(of)).map(|word| word.load(Ordering::Relaxed));
+    Ok(Some((of, words.fold(0, take_in))))
+}
+
+/// The checksum with one more word.
+fn take_in(checksum: u64, word: u32) -> u64 {
+    checksum.rotate_left(7).wrapping_mul(3) ^ u64::from(word)
 }
 
 impl Stream {
@@ -259,7 +331,8 @@ impl Stream {
         });
         cu!(library, cuMemcpyHtoD_v2(data, words.as_ptr().cast(), size_of_val(&words)))?;
         let finished = Box::leak(Box::new(AtomicU64::new(0)));
-        let mut stream = Self { handle, event, data, graph: None, finished };
+        let shown = arguments.checksums.then(|| Shown::new(library)).transpose()?;
+        let mut stream = Self { handle, event, data, graph: None, finished, shown };
         if arguments.graph {
             stream.graph = Some(stream.capture(library, kernel, arguments)?);
         }
@@ -277,10 +350,13 @@ impl Stream {
         Ok(executable)
     }
 
-    fn launch(&self, library: &Library, kernel: CUfunction, arguments: &Arguments) -> Result<()> {
+    fn launch(&self, library: &Library, kernel: CUfunction, arguments: &Arguments, step: u64) -> Result<()> {
         match self.graph {
             Some(graph) => cu!(library, cuGraphLaunch(graph, self.handle))?,
             None => self.launch_kernels(library, kernel, arguments)?,
+        }
+        if let Some(shown) = &self.shown {
+            shown.follow(library, self.handle, self.data, step)?;
         }
         match arguments.wait {
             Wait::Event | Wait::EventQuery => cu!(library, cuEventRecord(self.event, self.handle)),
@@ -314,7 +390,7 @@ impl Stream {
         cu!(library, cuMemFree_v2(self.data))?;
         cu!(library, cuEventDestroy_v2(self.event))?;
         cu!(library, cuStreamDestroy_v2(self.handle))?;
-        Ok(words.iter().fold(checksum, |sum, word| sum.rotate_left(7).wrapping_mul(3) ^ u64::from(*word)))
+        Ok(words.into_iter().fold(checksum, take_in))
     }
 }
 

@@ -7,6 +7,7 @@
 //! as its driver. Either way, programs that are linked against CUDA's runtime get ours: NVIDIA's works on NVIDIA's driver alone.
 
 mod flags;
+mod inherited;
 
 pub(crate) use flags::Arguments;
 
@@ -18,6 +19,7 @@ use crate::part;
 use crate::shim;
 use detshare_api::{Status, places};
 use flags::{Device, Settings};
+use inherited::InheritedError;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -31,6 +33,8 @@ const VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 /// Why the program was not started.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
+    #[error(transparent)]
+    Inherited(#[from] InheritedError),
     #[error(transparent)]
     Program(#[from] ExecutableError),
     #[error(transparent)]
@@ -53,6 +57,7 @@ pub(crate) enum RunError {
 impl RunError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
+            Self::Inherited(_) => exit::USAGE,
             Self::Program(error) => error.exit_code(),
             Self::Shim(_) | Self::Part(_) => exit::UNAVAILABLE,
             Self::Daemon(error) => error.exit_code(),
@@ -66,6 +71,7 @@ impl RunError {
 /// Becomes the program; returns only if it cannot.
 pub(crate) fn run(arguments: Arguments) -> Result<u8, RunError> {
     let settings = Settings::from(arguments);
+    inherited::check(&settings, std::env::var_os)?;
     let (name, arguments) = settings.program.split_first().expect("the command line asks for a program");
     let file = executable::find(name, std::env::var_os("PATH").as_deref())?;
     let driver = settings.device.map(|Device::Soft| part::SOFTGPU.find()).transpose()?;

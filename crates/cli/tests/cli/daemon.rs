@@ -183,5 +183,12 @@ fn policies_are_switched() {
         assert_eq!(switched.code, Some(0), "{}", switched.stderr);
         assert!(stage.detshare(&["policy"]).stdout.starts_with(policy));
     }
-    assert_eq!(stage.detshare(&["policy", "anarchy"]).code, Some(64));
+    let refused = stage.detshare(&["policy", "anarchy"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (Some(64), ""));
+    let policies = detshare_policy::POLICIES.iter().map(|policy| policy.name).collect::<Vec<_>>().join(", ");
+    let said = format!(
+        "detshare: invalid value 'anarchy' for '[POLICY]' [possible values: {policies}]; see `detshare policy --help`\n"
+    );
+    assert_eq!(refused.stderr, said);
+    assert!(stage.detshare(&["policy"]).stdout.starts_with("fair"), "it is still in force");
 }

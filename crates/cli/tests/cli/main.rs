@@ -19,6 +19,7 @@ mod record;
 mod run;
 mod sharing;
 mod stage;
+mod terminal;
 mod top;
 mod usage;
 mod verify;

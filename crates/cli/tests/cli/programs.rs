@@ -114,6 +114,29 @@ fn flags_that_make_no_sense_are_64_and_one_line() {
     assert!(!stage.runtime_folder().exists());
 }
 
+/// As flags are: a program whose class was ignored would be a tenant of another one, and nobody would know.
+#[test]
+fn variables_that_make_no_sense_are_64_and_one_line() {
+    let stage = Stage::new();
+    for (variable, value, reason) in [
+        ("DETSHARE_CLASS", "fast", "latency or best-effort"),
+        ("DETSHARE_NAME", "a b", "letters"),
+        ("DETSHARE_MEM", "0", "40GiB"),
+        ("DETSHARE_P99", "5ms", "nanoseconds"),
+        ("DETSHARE_TTFT", "-1", "nanoseconds"),
+        ("DETSHARE_TPOT", "0", "nanoseconds"),
+        ("DETSHARE_BLOCK_LEVEL", "off", "on, "),
+    ] {
+        let refused = outcome(stage.detshare().env(variable, value).args(["run", "--", "true"]));
+        assert_eq!((refused.code, refused.stdout.as_str()), (Some(64), ""), "{variable}: {}", refused.stderr);
+        let named = format!("detshare: invalid value \"{value}\" for {variable} in the environment: ");
+        assert!(refused.stderr.starts_with(&named) && refused.stderr.contains(reason), "{}", refused.stderr);
+        assert!(refused.stderr.ends_with("see `detshare run --help`\n"), "{}", refused.stderr);
+        assert_eq!(refused.stderr.lines().count(), 1, "{}", refused.stderr);
+    }
+    assert!(!stage.runtime_folder().exists());
+}
+
 #[test]
 fn without_parts_it_is_69() {
     let stage = Stage::new();

@@ -210,6 +210,17 @@ except ChildProcessError:
     assert_eq!(session, stage.pid().unwrap().to_string(), "it has a session of its own");
 }
 
+/// One that would have been started in vain: somebody meant another program, or has another CUDA in mind.
+#[test]
+fn a_program_without_cuda_runs_and_is_told_of() {
+    let stage = DaemonStage::new();
+    assert_eq!(stage.detshare(&["up"]).code, Some(0));
+    let mut command = stage.command(&["run", "--", "true"]);
+    let ended = outcome(command.env("DETSHARE_SHIM", built("libdetshare_shim.so")));
+    let line = "detshare: the program did not use CUDA, so there was nothing to share\n";
+    assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (Some(0), "", line));
+}
+
 #[test]
 fn with_a_real_daemon_too_everything_is_the_programs() {
     let stage = DaemonStage::new();

@@ -2,6 +2,7 @@
 
 use crate::fake::FakeDaemon;
 use crate::stage::{Outcome, Stage, outcome};
+use crate::terminal;
 use std::process::Command;
 
 #[test]
@@ -31,41 +32,9 @@ fn a_pipe_is_no_terminal() {
     assert!(refused.stderr.contains("--once"), "{}", refused.stderr);
 }
 
-/// Runs `detshare top` on a terminal of its own, and a program that watches and types.
+/// Runs `detshare top` on a terminal of its own until it has left it as it was, and a program that watches and types.
 fn on_a_terminal(stage: &Stage, watch: &str) -> Outcome {
-    let program = format!(
-        r#"
-import os, pty, select, signal, sys, time, fcntl, struct, termios
-pid, terminal = pty.fork()
-if pid == 0:
-    os.execv(sys.argv[1], [sys.argv[1], "top"])
-fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-seen = b""
-def read_until(text):
-    global seen
-    deadline = time.monotonic() + 60
-    while text.encode() not in seen:
-        if not select.select([terminal], [], [], max(0, deadline - time.monotonic()))[0]:
-            sys.exit(f"{{text!r}} did not come: {{seen!r}}")
-        try:
-            seen += os.read(terminal, 65536)
-        except OSError:
-            sys.exit(f"{{text!r}} did not come before the end: {{seen!r}}")
-def forget():
-    global seen
-    seen = b""
-def type(keys):
-    os.write(terminal, keys.encode())
-ENTERED, LEFT = "\x1b[?1049h", "\x1b[?1049l"
-{watch}
-read_until(LEFT)
-_, status = os.waitpid(pid, 0)
-print(os.waitstatus_to_exitcode(status))
-"#
-    );
-    let mut python = Command::new("python3");
-    stage.prepare(&mut python);
-    outcome(python.args(["-c", &program, env!("CARGO_BIN_EXE_detshare")]).env("TERM", "xterm-256color"))
+    terminal::on_a_terminal(|command| stage.prepare(command), &["top"], &format!("{watch}\nread_until(LEFT)"))
 }
 
 #[test]

@@ -7,8 +7,10 @@ use detshare_api::ClientError;
 use detshare_board::{Class, Tenant};
 use std::fs::{self, Permissions};
 use std::io::Write;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::path::Path;
+use std::process::Command;
 
 fn refused(house: &House) -> (Option<i32>, String) {
     let output = house.fail();
@@ -63,13 +65,95 @@ fn what_is_not_ours_is_refused_and_left_as_it_is() {
     assert!(code == Some(77) && text.contains("symbolic link"), "{text}");
 }
 
+/// Of another user, which only root can make them: a socket that somebody listens at, one that nobody does, and the folder.
+#[test]
+fn what_another_user_made_is_refused_and_left_as_it_is() {
+    const NOBODY: u32 = 65534;
+    let house = House::empty();
+    fs::create_dir(house.run_folder()).expect("made");
+    fs::set_permissions(house.run_folder(), Permissions::from_mode(0o700)).expect("set");
+    if chown(house.run_folder(), Some(NOBODY), None).is_err() {
+        println!("skipped: only root can give a folder to another user");
+        return;
+    }
+    let (code, text) = refused(&house);
+    assert_eq!(code, Some(77), "{text}");
+    assert!(text.contains(&format!("belongs to user {NOBODY}")) && text.contains("DETSHARE_DIR"), "{text}");
+    assert_eq!(fs::read_dir(house.run_folder()).expect("there").count(), 0, "nothing was made in it");
+
+    chown(house.run_folder(), Some(rustix::process::geteuid().as_raw()), None).expect("ours again");
+    for socket in ["daemon.sock", "tenants.sock"] {
+        let path = house.run_folder().join(socket);
+        let listener = UnixListener::bind(&path).expect("bound");
+        chown(&path, Some(NOBODY), None).expect("given away");
+        for state in ["somebody listens", "nobody listens"] {
+            let (code, text) = refused(&house);
+            assert_eq!(code, Some(77), "{socket}, {state}: {text}");
+            assert!(text.contains(socket) && text.contains("not a socket of yours"), "{text}");
+            assert_eq!(fs::symlink_metadata(&path).expect("it is still there").uid(), NOBODY);
+            if state == "somebody listens" {
+                // The first look left it as it was: whoever connects reaches its owner.
+                UnixStream::connect(&path).expect("it is listened at");
+                listener.set_nonblocking(true).expect("set");
+                listener.accept().expect("somebody came");
+            }
+        }
+        drop(listener);
+        assert_eq!(refused(&house).0, Some(77), "{socket}, whose owner has gone");
+        fs::remove_file(&path).expect("removed");
+    }
+}
+
+/// The unit is what a service manager takes, with programs that are there.
+#[test]
+fn the_unit_is_understood() {
+    let analyze = |arguments: &[&str]| Command::new("systemd-analyze").args(arguments).output();
+    if !analyze(&["--version"]).is_ok_and(|output| output.status.success()) {
+        println!("skipped: systemd-analyze is not here");
+        return;
+    }
+    let place = tempfile::tempdir().expect("a folder");
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/detshared.service");
+    let text = fs::read_to_string(unit).expect("the unit");
+    // It is looked for where it will be, which is not where it is now.
+    let (at_home, here) = ("%h/.local/bin/detshared", env!("CARGO_BIN_EXE_detshared"));
+    assert_eq!(text.matches(at_home).count(), 1, "{text}");
+    let path = place.path().join("detshared.service");
+    fs::write(&path, text.replace(at_home, here)).expect("written");
+    let mut verify = Command::new("systemd-analyze");
+    verify.args(["verify", "--user", "--man=no"]).arg(&path);
+    let output = verify.env("XDG_RUNTIME_DIR", place.path()).output().expect("run");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !said.contains("detshared.service"), "{said}");
+    let wrong = fs::read_to_string(&path).expect("there").replace("WatchdogSec=30", "WatchdogSec=soon");
+    fs::write(&path, wrong).expect("written");
+    let output = verify.output().expect("run");
+    let said = String::from_utf8_lossy(&output.stderr);
+    // It goes on without what it does not understand, and says so.
+    assert!(said.contains("detshared.service:"), "what is wrong is noticed: {said}");
+}
+
+#[test]
+fn the_manual_has_every_flag_and_exit_code() {
+    let page = Command::new(env!("CARGO_BIN_EXE_detshared")).arg("--manual").output().expect("run");
+    assert!(page.status.success() && page.stderr.is_empty());
+    let page = String::from_utf8(page.stdout).expect("text");
+    assert!(page.contains(".TH detshared 1"), "{page}");
+    for flag in ["folder", "config", "log", "idle", "save"] {
+        assert!(page.contains(&format!("\\-\\-{flag}")), "{flag}: {page}");
+    }
+    for code in [64, 69, 71, 74, 75, 77, 78] {
+        assert!(page.contains(&format!("  {code}   ")), "{code}: {page}");
+    }
+}
+
 #[test]
 fn command_lines_that_make_no_sense() {
     for arguments in [&["--idle-exit", "soon"][..], &["--log-format", "xml"], &["--colour"], &["extra"]] {
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_detshared")).args(arguments).output().expect("run");
+        let output = Command::new(env!("CARGO_BIN_EXE_detshared")).args(arguments).output().expect("run");
         assert_eq!(output.status.code(), Some(64), "{arguments:?}");
     }
-    let help = std::process::Command::new(env!("CARGO_BIN_EXE_detshared")).arg("--help").output().expect("run");
+    let help = Command::new(env!("CARGO_BIN_EXE_detshared")).arg("--help").output().expect("run");
     assert!(help.status.success() && !help.stdout.is_empty());
 }
 

@@ -70,7 +70,7 @@ pub(crate) enum Device {
     Soft,
 }
 
-fn parse_name(text: &str) -> Result<String, String> {
+pub(super) fn parse_name(text: &str) -> Result<String, String> {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     if text.is_empty() || text.len() > LONGEST_NAME || !text.bytes().all(is_allowed) {
         return Err(format!("a name has 1 to {LONGEST_NAME} letters, digits, dots, dashes and underscores"));

@@ -100,7 +100,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let Arguments { seed, tenants, .. } = arguments;
         format!("round {round} of seed {seed} with {tenants} tenants\n{}", crew.house.logs())
     });
-    let Crew { house, ended, times, listed, births, lanes, doubted, .. } = crew;
+    let Crew { house, ended, judged, times, listed, births, lanes, doubted, .. } = crew;
     result?;
     drop(house);
     let left = children()?;
@@ -116,10 +116,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let late = times.longer_than(AIM);
     println!("the slowest survivor went on after {} ms; {late} took longer than {} ms", ms(longest), ms(AIM));
     let seconds = started.elapsed().as_secs_f64();
+    println!("{judged} results were those of an undisturbed program, of every survivor after every round");
     println!("{} rounds in {seconds:.0} s, {ended} tenants ended with the right result, 0 failures", arguments.rounds);
     let figures = json!({
         "rounds": arguments.rounds, "seed": arguments.seed, "tenants": arguments.tenants, "seconds": seconds,
-        "ended_with_the_right_result": ended, "failures": 0, "survivors_go_on": times.json(), "slowest_survivor_ms": ms(longest),
+        "ended_with_the_right_result": ended, "results_judged": judged, "failures": 0, "survivors_go_on": times.json(), "slowest_survivor_ms": ms(longest),
         "survivors_beyond_100_ms": late, "within_ms": arguments.within_ms,
         "all_well_and_listed": listed.json(), "births": births.json(),
         "lanes_seen": lanes, "tenants_doubted": doubted.len(),

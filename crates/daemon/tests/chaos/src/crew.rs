@@ -5,6 +5,7 @@ use crate::house::{House, LOOK, PATIENCE};
 use crate::process::{Holdings, holdings, threads};
 use crate::random::Random;
 use crate::tenant::{KINDS, Kind, Tenant, endless};
+use crate::undisturbed::Undisturbed;
 use anyhow::{Result, bail, ensure};
 use detshare_api::ClientError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -23,6 +24,8 @@ struct Watched {
     /// Whether it worked already: how long a start takes is another question.
     is_timed: bool,
     has_gone_on: bool,
+    /// Whether results of a step that was not over yet have been judged.
+    is_judged: bool,
 }
 
 /// What was disturbed, and when.
@@ -35,8 +38,8 @@ struct Disturbance {
 /// All tenants.
 pub(crate) struct Crew {
     pub(crate) house: House,
-    kinds: Vec<&'static Kind>,
-    expected: Vec<String>,
+    /// With what each computes when nothing disturbs it.
+    kinds: Vec<(&'static Kind, Undisturbed)>,
     pub(crate) tenants: Vec<Tenant>,
     seed: u64,
     started: u64,
@@ -44,6 +47,8 @@ pub(crate) struct Crew {
     pub(crate) replacing: bool,
     /// How many have ended with the right result.
     pub(crate) ended: u64,
+    /// How often results were judged, of all who were ever there. A wrong one ends everything.
+    pub(crate) judged: u64,
     disturbance: Option<Disturbance>,
     /// How long those took to go on that were there, by what had happened.
     pub(crate) times: Times,
@@ -60,16 +65,21 @@ pub(crate) struct Crew {
 impl Crew {
     /// Nobody yet; learns what the kinds of tenants compute when they are alone.
     pub(crate) fn new(house: House, kinds: &[&'static Kind], seed: u64) -> Result<Self> {
-        let expected = kinds.iter().map(|kind| kind.expected(&house)).collect::<Result<_>>()?;
+        let mut learnt = Vec::new();
+        for kind in kinds {
+            let mut undisturbed = Undisturbed::new(kind);
+            undisturbed.confirm(kind, &house)?;
+            learnt.push((*kind, undisturbed));
+        }
         Ok(Self {
             house,
-            kinds: kinds.to_vec(),
-            expected,
+            kinds: learnt,
             tenants: Vec::new(),
             seed,
             started: 0,
             replacing: true,
             ended: 0,
+            judged: 0,
             disturbance: None,
             times: Times::default(),
             listed: Times::default(),
@@ -104,12 +114,15 @@ impl Crew {
         let kinds = self.kinds.len();
         let kind = if number < kinds { number } else { Random::new(!self.seed, self.started).below(kinds) };
         self.started += 1;
-        Tenant::start(&self.house, self.kinds[kind], &self.expected[kind])
+        Tenant::start(&self.house, self.kinds[kind].0, kind)
     }
 
     /// Ends one at once and starts another in its place.
     pub(crate) fn kill(&mut self, victim: usize) -> Result<()> {
-        self.tenants[victim].process().kill()?;
+        let tenant = &mut self.tenants[victim];
+        let results = tenant.results;
+        tenant.kill(&mut self.kinds[tenant.number].1)?;
+        self.judged += tenant.results - results;
         self.tenants[victim] = self.start()?;
         Ok(())
     }
@@ -130,10 +143,12 @@ impl Crew {
         drop(outputs);
         // From the last one on: those that leave do not move others that have not been heard.
         for index in (0..ready.len()).rev().filter(|index| ready[*index]) {
-            let steps = self.tenants[index].steps;
-            let has_ended = self.tenants[index].listen()?;
-            if steps == 0 && self.tenants[index].steps > 0 {
-                self.births.add("start to first step", self.tenants[index].started.elapsed());
+            let tenant = &mut self.tenants[index];
+            let (steps, results) = (tenant.steps, tenant.results);
+            let has_ended = tenant.listen(&mut self.kinds[tenant.number].1)?;
+            self.judged += tenant.results - results;
+            if steps == 0 && tenant.steps > 0 {
+                self.births.add("start to first step", tenant.started.elapsed());
             }
             if has_ended {
                 self.ended += 1;
@@ -170,6 +185,7 @@ impl Crew {
             since: tenant.steps,
             is_timed: tenant.steps > 0,
             has_gone_on: false,
+            is_judged: false,
         });
         self.disturbance = Some(Disturbance { action, at, watched: watched.collect() });
         Ok(())
@@ -177,8 +193,12 @@ impl Crew {
 
     fn look_who_goes_on(&mut self) {
         let Some(disturbance) = &mut self.disturbance else { return };
-        for watched in disturbance.watched.iter_mut().filter(|watched| !watched.has_gone_on) {
+        for watched in &mut disturbance.watched {
             let tenant = self.tenants.iter().find(|tenant| tenant.pid() == watched.pid);
+            watched.is_judged |= tenant.is_none_or(|tenant| tenant.judged > watched.since);
+            if watched.has_gone_on {
+                continue;
+            }
             // Who has ended has done so with the right result.
             let steps = tenant.map_or(u64::MAX, |tenant| tenant.steps - watched.since);
             watched.has_gone_on = steps >= STEPS_TO_GO_ON;
@@ -198,7 +218,11 @@ impl Crew {
             if !is_listed || self.all_go_on() {
                 is_listed = !can_ask || self.is_listed(stopped, &mut wrong)?;
             }
-            if is_listed && self.all_go_on() && self.nothing_is_left(stopped, can_ask, &mut wrong) {
+            if is_listed
+                && self.all_go_on()
+                && self.all_are_judged()
+                && self.nothing_is_left(stopped, can_ask, &mut wrong)
+            {
                 if let Some(disturbance) = self.disturbance.take().filter(|_| can_ask) {
                     self.listed.add(disturbance.action, disturbance.at.elapsed());
                 }
@@ -210,6 +234,11 @@ impl Crew {
 
     fn all_go_on(&self) -> bool {
         self.disturbance.iter().flat_map(|disturbance| &disturbance.watched).all(|watched| watched.has_gone_on)
+    }
+
+    /// Whether all have gone on with the same bits, also those who will be killed before they end.
+    fn all_are_judged(&self) -> bool {
+        self.disturbance.iter().flat_map(|disturbance| &disturbance.watched).all(|watched| watched.is_judged)
     }
 
     fn pids(&self) -> BTreeSet<u32> {
@@ -274,11 +303,12 @@ impl Crew {
     fn stuck(&self, wrong: &str) -> String {
         let watched = self.disturbance.iter().flat_map(|disturbance| &disturbance.watched);
         let stuck: Vec<_> = watched
-            .filter(|watched| !watched.has_gone_on)
+            .filter(|watched| !watched.has_gone_on || !watched.is_judged)
             .filter_map(|watched| self.tenants.iter().find(|tenant| tenant.pid() == watched.pid))
             .map(|tenant| {
                 let on = self.house.client().tenant(&tenant.pid().to_string());
-                format!("  {tenant} stays at step {}; {on:?}\n{}", tenant.steps, threads(tenant.pid()))
+                let (steps, judged) = (tenant.steps, tenant.judged);
+                format!("  {tenant} stays at step {steps}, with results of {judged}; {on:?}\n{}", threads(tenant.pid()))
             })
             .collect();
         format!("{}\n  {wrong}", if stuck.is_empty() { "  all go on".to_string() } else { stuck.join("\n") })

@@ -1,7 +1,7 @@
 //! Daemon and tenants, disturbed: all go on, with the same results, and nothing is left of those who have gone.
 //!
 //! Everything runs in a private folder on the software GPU: a daemon, and tenants that are an ordinary program, whose
-//! results are known from a run without DetShare. A failure names the round and the seed; the same seed brings the same
+//! results are known after each step, and judged then: also of those that never reach their end. A failure names the round and the seed; the same seed brings the same
 //! disturbances, as far as the operating system's timing lets them be the same.
 //!
 //! | subcommand | what it asks |
@@ -26,6 +26,7 @@ mod light;
 mod process;
 mod random;
 mod tenant;
+mod undisturbed;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};

@@ -2,6 +2,7 @@
 
 use crate::house::House;
 use crate::process::Process;
+use crate::undisturbed::{Said, Undisturbed, WORK};
 use anyhow::{Context, Result, ensure};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -46,7 +47,7 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind { steps: 200, ..kind("graph-none", BEST_EFFORT, "none", (2, 2, true)) },
 ];
 
-/// The same, but none ends before somebody ends it. Their results are never asked for.
+/// The same, but none ends before somebody ends it.
 pub(crate) fn endless() -> Vec<&'static Kind> {
     KINDS.iter().map(|kind| &*Box::leak(Box::new(Kind { steps: ENDLESS, ..*kind }))).collect()
 }
@@ -59,61 +60,56 @@ impl Kind {
         self.steps == ENDLESS
     }
 
-    /// All but the pause, which changes nothing of what is computed.
-    fn arguments(&self) -> Vec<String> {
-        let Self { wait, kernels, streams, steps, .. } = self;
-        let line = format!("--wait {wait} --kernels {kernels} --streams {streams} --steps {steps} --work 20");
+    /// All but the pause, which changes nothing of what is computed, with so many steps.
+    pub(crate) fn arguments(&self, steps: u32) -> Vec<String> {
+        let Self { wait, kernels, streams, .. } = self;
+        let line = format!("--wait {wait} --kernels {kernels} --streams {streams} --steps {steps} --work {WORK}");
         let mut arguments: Vec<String> = line.split(' ').map(String::from).collect();
         if self.graph {
             arguments.push("--graph".to_string());
         }
         arguments
     }
-
-    /// What it prints when nothing disturbs it and DetShare is not there.
-    pub(crate) fn expected(&self, house: &House) -> Result<String> {
-        if self.is_endless() {
-            return Ok(String::new());
-        }
-        let output = house.alone_command().args(self.arguments()).stderr(Stdio::inherit()).output();
-        let output = output.context("cannot start the program without DetShare")?;
-        ensure!(output.status.success(), "{} without DetShare ended with {}", self.name, output.status);
-        let text = String::from_utf8(output.stdout)?;
-        Ok(text.trim().to_string())
-    }
 }
 
 /// A running one.
 pub(crate) struct Tenant {
     pub(crate) kind: &'static Kind,
-    /// The last line of an undisturbed one.
-    expected: String,
+    /// Which of the crew's kinds that is.
+    pub(crate) number: usize,
     process: Process,
     out: ChildStdout,
     partial: Vec<u8>,
     /// Steps that it has said to be over.
     pub(crate) steps: u64,
-    /// What it said in the end.
-    result: Option<String>,
+    /// The last of them whose results were what they are undisturbed.
+    pub(crate) judged: u64,
+    /// How often it has shown results.
+    pub(crate) results: u64,
+    /// Whether it has said its last word.
+    is_complete: bool,
     pub(crate) started: Instant,
 }
 
 impl Tenant {
-    pub(crate) fn start(house: &House, kind: &'static Kind, expected: &str) -> Result<Self> {
+    pub(crate) fn start(house: &House, kind: &'static Kind, number: usize) -> Result<Self> {
         let mut command = house.tenant_command(kind.class, kind.name)?;
-        command.args(kind.arguments()).args(["--pause-us", &kind.pause_us.to_string(), "--progress"]);
+        command.args(kind.arguments(kind.steps)).args(["--pause-us", &kind.pause_us.to_string()]);
+        command.args(["--progress", "--checksums"]);
         let mut process = Process::start(command.stdout(Stdio::piped()))?;
         let out = process.child().stdout.take().context("a tenant without output")?;
         fcntl_setfl(&out, fcntl_getfl(&out)? | OFlags::NONBLOCK)?;
         let started = Instant::now();
         Ok(Self {
             kind,
-            expected: expected.to_string(),
+            number,
             process,
             out,
             partial: Vec::new(),
             steps: 0,
-            result: None,
+            judged: 0,
+            results: 0,
+            is_complete: false,
             started,
         })
     }
@@ -131,15 +127,24 @@ impl Tenant {
         self.out.as_fd()
     }
 
-    /// Hears all that it has said; says whether it has ended, with the right result.
-    pub(crate) fn listen(&mut self) -> Result<bool> {
+    /// Hears all that it has said and judges it; says whether it has ended, with the right result.
+    pub(crate) fn listen(&mut self, undisturbed: &mut Undisturbed) -> Result<bool> {
+        let has_ended = self.hear(undisturbed)?;
+        if has_ended {
+            self.judge_end()?;
+        }
+        Ok(has_ended)
+    }
+
+    /// Hears all that it has said and judges it; says whether nothing more comes.
+    fn hear(&mut self, undisturbed: &mut Undisturbed) -> Result<bool> {
         let mut bytes = [0; 4096];
         loop {
             match rustix::io::read(&self.out, &mut bytes) {
-                Ok(0) => return self.judge().map(|()| true),
+                Ok(0) => return Ok(true),
                 Ok(count) => {
                     self.partial.extend_from_slice(&bytes[..count]);
-                    self.take_lines()?;
+                    self.take_lines(undisturbed)?;
                 }
                 Err(Errno::AGAIN) => return Ok(false),
                 Err(Errno::INTR) => (),
@@ -148,27 +153,39 @@ impl Tenant {
         }
     }
 
-    fn take_lines(&mut self) -> Result<()> {
+    /// Ends it at once, and judges what it had said until then.
+    pub(crate) fn kill(&mut self, undisturbed: &mut Undisturbed) -> Result<()> {
+        self.process.kill()?;
+        self.hear(undisturbed).map(drop)
+    }
+
+    fn take_lines(&mut self, undisturbed: &mut Undisturbed) -> Result<()> {
         while let Some(end) = self.partial.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.partial.drain(..=end).collect();
-            let line = String::from_utf8(line)?;
-            match line.trim_end().strip_prefix("step ") {
-                Some(number) => {
-                    self.steps += 1;
-                    ensure!(number.parse() == Ok(self.steps), "{self} says step {number} after {}", self.steps - 1);
-                }
-                None => self.result = Some(line.trim_end().to_string()),
+            let said = Said::parse(std::str::from_utf8(&line)?)?;
+            if let Some(number) = said.step {
+                self.steps += 1;
+                ensure!(number == self.steps, "{self} says step {number} after {}", self.steps - 1);
             }
+            undisturbed.judge(&said, self.steps).with_context(|| self.to_string())?;
+            if let Some((of, _)) = said.result {
+                self.judged = of.unwrap_or(self.steps);
+                self.results += 1;
+            }
+            self.is_complete = said.step.is_none();
         }
         Ok(())
     }
 
-    /// It has closed its output: it must have ended well, and computed what it computes alone.
-    fn judge(&mut self) -> Result<()> {
+    /// It has closed its output: it must have ended well, and said everything.
+    fn judge_end(&mut self) -> Result<()> {
         let status = self.process.child().wait()?;
         ensure!(status.success(), "{self} ended with {status} after step {}", self.steps);
-        let (result, expected) = (self.result.as_deref().unwrap_or("nothing"), &self.expected);
-        ensure!(result == expected, "{self} computed {result:?} instead of {expected:?}");
+        ensure!(
+            self.is_complete && self.steps == u64::from(self.kind.steps),
+            "{self} ended after step {} without its result",
+            self.steps
+        );
         Ok(())
     }
 }
