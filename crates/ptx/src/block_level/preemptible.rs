@@ -80,7 +80,8 @@ fn declarations(prefix: &str, work: &str) -> Vec<Statement> {
     [
         format!(".shared .align 16 .b8 {prefix}_answers[{SHARED_SIZE}];"),
         format!(
-            ".reg .b32 {prefix}_place, {prefix}_block, {prefix}_blocks, {prefix}_word, {prefix}_bits, {prefix}_tid;"
+            ".reg .b32 {prefix}_place, {prefix}_block, {prefix}_blocks, {prefix}_word<{count}>, {prefix}_bits, {prefix}_tid;",
+            count = FLAGS.len(),
         ),
         format!(".reg .b64 {prefix}_from;"),
         format!(".reg .pred {prefix}_over, {prefix}_other, {prefix}_stop, {prefix}_given;"),
@@ -98,22 +99,23 @@ fn declarations(prefix: &str, work: &str) -> Vec<Statement> {
     .into()
 }
 
-/// The first thread's part: the answer is the next number, or one behind all of them.
+/// The first thread's part: the answer is the next number, or one behind all of them. All flags are on their way before one is
+/// looked at: they lie in the host's memory, and one journey there is what a block can afford.
 fn ask(prefix: &str, work: &str) -> Vec<Statement> {
-    let mut code = vec![format!("@{prefix}_other bra {prefix}_asked;"), format!("mov.u32 {prefix}_bits, 0;")];
-    for flag in FLAGS {
+    let mut code = vec![format!("@{prefix}_other bra {prefix}_asked;")];
+    for (word, flag) in FLAGS.into_iter().enumerate() {
         code.extend([
             format!("ld.param.u64 {prefix}_from, [{work}+{flag}];"),
             format!("setp.ne.u64 {prefix}_given, {prefix}_from, 0;"),
-            format!("mov.u32 {prefix}_word, 0;"),
+            format!("mov.u32 {prefix}_word{word}, 0;"),
             // Volatile is relaxed and of system scope: the host and other processes write to it.
-            format!("@{prefix}_given ld.volatile.global.u32 {prefix}_word, [{prefix}_from];"),
-            format!("or.b32 {prefix}_bits, {prefix}_bits, {prefix}_word;"),
+            format!("@{prefix}_given ld.volatile.global.u32 {prefix}_word{word}, [{prefix}_from];"),
         ]);
     }
+    code.push(format!("ld.param.u32 {prefix}_bits, [{work}+{MASK}];"));
+    code.extend((1..FLAGS.len()).map(|word| format!("or.b32 {prefix}_word0, {prefix}_word0, {prefix}_word{word};")));
     code.extend([
-        format!("ld.param.u32 {prefix}_word, [{work}+{MASK}];"),
-        format!("and.b32 {prefix}_bits, {prefix}_bits, {prefix}_word;"),
+        format!("and.b32 {prefix}_bits, {prefix}_bits, {prefix}_word0;"),
         format!("setp.ne.u32 {prefix}_stop, {prefix}_bits, 0;"),
         format!("mov.u32 {prefix}_block, -1;"),
         format!("ld.param.u64 {prefix}_from, [{work}+{NEXT}];"),
