@@ -185,6 +185,9 @@ class Bench:
         self.options, self.scratch = options, scratch
         self.deadline = time.monotonic() + options.limit
         self.detshare = DetShare(options, scratch, self.deadline)
+        # Of the software GPU, where a grid of few blocks is to be more than all SMs hold.
+        self.sms = {"DETSHARE_SOFTGPU_SMS": str(options.softgpu_sms)} if options.softgpu_sms else {}
+        self.detshare.settings |= self.sms
         self.kernels, self.records, self.requests, self.steps, self.digests = [], [], {}, {}, {}
         self.failures, self.left_out, self.explained, self.parts = [], [], {}, {}
         self.started, self.round_took = [], None
@@ -243,7 +246,7 @@ class Bench:
         folder = self.folder(session)
         if self.options.softgpu:
             (folder / "libcuda.so.1").symlink_to(self.options.softgpu)
-            environment = {"LD_LIBRARY_PATH": str(folder)}
+            environment = {"LD_LIBRARY_PATH": str(folder)} | self.sms
         server = self.begin(Server(self.options, [], environment, folder))
         work = self.begin(Work(self.options, [], environment, folder, "work"))
         server.until_ready(self.deadline)
@@ -387,6 +390,7 @@ def parse_arguments():
     parser.add_argument("--step-kernels", type=int, default=20)
     parser.add_argument("--step-work", type=int, default=2_000)
     parser.add_argument("--softgpu", type=Path, help="a driver without a GPU, to see that it runs")
+    parser.add_argument("--softgpu-sms", type=int, help="how many SMs that one has")
     parser.add_argument("--small", action="store_true", help="kernels of few instructions, for the software GPU")
     parser.add_argument("--isolation", default="mps")
     parser.add_argument("--kinds", nargs="+", choices=FUNCTIONS, default=list(FUNCTIONS), metavar="KIND")
