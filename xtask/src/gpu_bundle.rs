@@ -193,3 +193,21 @@ fn copy_all(from: &Path, extension: &str, to: &Path) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn checks_are_json_with_names_of_their_own() {
+        let checks: Vec<serde_json::Value> = serde_json::from_str(&checks()).expect("JSON");
+        let names: BTreeSet<_> = checks.iter().map(|check| check["name"].as_str().expect("a name")).collect();
+        assert_eq!(names.len(), checks.len());
+        let first = |name: &str| name.strip_prefix("block_level_fuzz_").and_then(|first| first.parse::<usize>().ok());
+        let fuzzed: BTreeSet<usize> = names.iter().filter_map(|name| first(name)).collect();
+        assert_eq!(fuzzed.into_iter().collect::<Vec<_>>(), [0, 5_000, 10_000, 15_000]);
+        // Ten minutes are what machines with a GPU are often lent for at once.
+        assert!(checks.iter().all(|check| check["timeout_s"].as_u64().is_some_and(|limit| limit <= 600)));
+    }
+}

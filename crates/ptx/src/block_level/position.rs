@@ -68,6 +68,12 @@ pub(super) fn line(text: String) -> Statement {
     Statement::Raw(Directive { text, span: Span::default() })
 }
 
+/// Several such lines, in which `$` stands for the beginning of our names.
+pub(super) fn lines<'t>(text: &'t str, prefix: &'t str) -> impl Iterator<Item = Statement> + 't {
+    let beginning = format!("{prefix}_");
+    text.lines().map(move |text| line(text.replace('$', &beginning)))
+}
+
 /// A label of ours.
 pub(super) fn label(name: String) -> Statement {
     Statement::Label(Label { name, span: Span::default() })

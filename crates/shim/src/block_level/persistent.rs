@@ -76,7 +76,6 @@ impl Job<'_> {
         let (mut state, _occupied) = self.begin(conduct)?;
         let (mut is_first, mut stops, mut took) = (true, 0, Some(Duration::ZERO));
         let (mut reached, mut looks_at_others) = (0, true);
-        note(PREEMPTIBLE);
         loop {
             control.stop(false);
             let others = if looks_at_others { self.others(conduct, &control, lane) } else { Others::default() };
@@ -105,6 +104,9 @@ impl Job<'_> {
             drop(state);
             if !is_ok(code) {
                 return (!is_first).then(|| self.refused(code));
+            }
+            if is_first {
+                note(PREEMPTIBLE);
             }
             if !is_marked {
                 break;
