@@ -1,9 +1,11 @@
 """What block_level_sharing.py measured, as figures: latencies, shares, and when kernels gave way. Needs nothing but its records.
 
 A record is one stretch of time: which arm it was, which kernels ran in it and when, what they computed. The requests of the server
-are one list for each session, in seconds of the clock that all processes share, and so are the times at which its steps began.
+are one list for each session, in seconds of the clock that all processes share, and so are the times at which its steps began. When
+kernels and their parts were let pass, and whether with all SMs, is a list for each session and arm.
 """
 
+from bisect import bisect_right
 from statistics import median
 
 # Seconds after a stretch began until its requests count: policies and caches have to see what is new.
@@ -36,11 +38,18 @@ def latencies(record, requests):
     return [end - arrival for arrival, _, end in within(record, requests)]
 
 
-def times_to_give_way(record, steps):
-    """Of each step that found the kernel running: how long blocks of it ran on, without a pause."""
+def times_to_give_way(record, steps, parts):
+    """Of each step that found the kernel running: how long blocks of it ran on, without a pause, and whether they were to give
+    way. What has only some of the SMs may run on beside a step."""
     begin, end = record["begin"] + SETTLING, record["end"]
     spans, moments = record.get("spans", []), [step for step in steps if begin <= step <= end]
-    return [last - step for step in moments for first, last in spans if first <= step < last]
+    let_pass = [at for at, _ in parts]
+
+    def has_all(step):
+        number = bisect_right(let_pass, step)
+        return number == 0 or parts[number - 1][1]
+
+    return [(last - step, has_all(step)) for step in moments for first, last in spans if first <= step < last]
 
 
 def rate(record):
@@ -56,8 +65,9 @@ def launch_seconds(record):
 class Figures:
     """The figures of all records; a record without a kernel is of no kernel."""
 
-    def __init__(self, records, requests, steps):
+    def __init__(self, records, requests, steps, parts):
         self.records, self.requests, self.steps = records, requests, steps
+        self.parts = {which: sorted(all_of_it) for which, all_of_it in parts.items()}
 
     def of(self, arm, name=None):
         return [one for one in self.records if one["arm"] == arm and name in (None, one.get("name"))]
@@ -68,10 +78,18 @@ class Figures:
             value for one in self.of(arm, name) for value in latencies(one, self.requests.get(one["session"], []))
         ]
 
-    def times_to_give_way(self, arm, name=None):
+    def met_by_steps(self, arm, name=None):
+        """How long kernels ran on that a step found running, and whether they were to give way."""
         return [
-            value for one in self.of(arm, name) for value in times_to_give_way(one, self.steps.get(one["session"], []))
+            met
+            for one in self.of(arm, name)
+            for met in times_to_give_way(
+                one, self.steps.get(one["session"], []), self.parts.get((one["session"], arm), [])
+            )
         ]
+
+    def times_to_give_way(self, arm, name=None):
+        return [ran_on for ran_on, was_to in self.met_by_steps(arm, name) if was_to]
 
     def p99(self, arm, name=None):
         return quantile(self.latencies(arm, name), 0.99)
@@ -89,11 +107,23 @@ class Figures:
         return median(beside) / median(alone) if alone and beside and median(alone) else None
 
     def slowdown(self, name):
-        """Of the version that was chosen, with nobody who wants the GPU."""
-        original, version = (
-            [launch_seconds(record) for record in self.of(arm, name)] for arm in ("original idle", "version idle")
-        )
+        """Of the version that ran beside the server, with nobody who wants the GPU; of any that ran so, where that one did not."""
+        chosen = {one.get("version") for one in self.of("block level", name)}
+        idle = self.of("version idle", name)
+        version = [one for one in idle if one.get("version") in chosen] or idle
+        original, version = (list(map(launch_seconds, it)) for it in (self.of("original idle", name), version))
         return median(version) / median(original) - 1 if original and version else None
+
+    def stretches(self):
+        """What was found in each stretch with a kernel, without the lists that it is made of."""
+        kept = ("session", "arm", "name", "fitted_ms", "version", "because", "begin", "end", "clock_drift_ns", "checksums")
+        return [
+            {key: one[key] for key in kept if key in one}
+            | {"launches": len(one["launches"]), "launch_ms": launch_seconds(one) * 1e3}
+            | {"requests": len(within(one, self.requests.get(one["session"], []))), "spans": len(one["spans"])}
+            for one in self.records
+            if "name" in one
+        ]
 
     def times(self, name):
         holding, block_level = self.share("holding", name), self.share("block level", name)
@@ -130,10 +160,11 @@ class Figures:
         }
 
     def give_way_quantiles(self, arm, name=None):
-        found = self.times_to_give_way(arm, name)
+        met = self.met_by_steps(arm, name)
+        found = [ran_on for ran_on, was_to in met if was_to]
         parts = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
-        # Some may run on beside a step, on SMs of their own.
-        counts = {"times": len(found), "over_1_ms": sum(value > 1e-3 for value in found)}
+        # Some run on beside a step, on SMs of their own, because the policy lets them.
+        counts = {"times": len(found), "beside": len(met) - len(found), "over_1_ms": sum(it > 1e-3 for it in found)}
         return counts | {key: scaled(quantile(found, part), 1e6) for key, part in parts.items()}
 
     def alone(self):

@@ -4,16 +4,17 @@
 // `long_work FILE` is a sample like the others, with small sizes. `long_work --commands [--small]` does what it is told, a line
 // each, and answers with a line of JSON; times are seconds of CLOCK_MONOTONIC:
 //
-//     fit KIND MS              how many units take about that long, and what they take
-//     work KIND UNITS SECONDS  launches for so long, one after the other; when each launch began and was over, when its blocks
-//                              had the GPU, and the checksums of the results, which should be one
+//     fit KIND MS                       how many units take about that long, and what they take
+//     work KIND UNITS SECONDS [stamps]  launches for so long, one after the other; when each launch began and was over, and the
+//                                       checksums of the results, which should be one; with `stamps` also when its blocks had the GPU
 //     end
+//
+// Blocks' stamps stay on the GPU until the time is over: what is measured beside somebody else is the kernels, not how they are measured.
 #include "long_work_expected.h"
 
 #include <time.h>
 
 #include <algorithm>
-#include <future>
 #include <iostream>
 #include <set>
 #include <sstream>
@@ -26,6 +27,7 @@ constexpr int ROWS_OF_UNIT = 4;
 constexpr int LAUNCHES_OF_ROUND = 2;
 constexpr float KEEP = 0.5f;
 constexpr size_t MOST_BYTES = size_t{8} << 30;  // of one array
+constexpr size_t STAMP_BYTES = size_t{4} << 30, SMALL_STAMP_BYTES = size_t{16} << 20;
 
 int64_t now() {
     timespec time;
@@ -125,7 +127,7 @@ void add_spans_of(const Stamp* stamps, size_t count, std::vector<Span>& spans) {
 
 class Worker {
 public:
-    explicit Worker(const Scale& scale) : scale_(scale) {
+    Worker(const Scale& scale, size_t stamp_bytes) : scale_(scale), stamp_bytes_(stamp_bytes) {
         CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
         unsigned long long* told;
         CHECK(cudaHostAlloc(&told, sizeof *told, cudaHostAllocMapped));
@@ -140,7 +142,9 @@ public:
         in_.of(shape_.in * sizeof(float));
         weights_.of(shape_.weights * sizeof(float));
         out_.of(shape_.out * sizeof(float));
-        stamps_.of(shape_.blocks() * sizeof(Stamp));
+        stamps_.of(bytes_of_launch());
+        stamped_ = 0;
+        places_ = 1;
         sums_.of(chunks(shape_.out) * sizeof(uint64_t));
         // What is there already is the same for all kinds.
         if (in_.size() + weights_.size() != size) {
@@ -152,12 +156,19 @@ public:
         finish();
     }
 
+    // From here on the stamps of each launch are kept, as far as there is room.
+    void keep_stamps() {
+        places_ = std::max<size_t>(1, stamp_bytes_ / bytes_of_launch());
+        stamps_.of(places_ * bytes_of_launch());
+        stamped_ = 0;
+    }
+
     // Launches it once, and waits for it.
     void launch(float keep) {
         const float* const in = floats(in_);
         const float* const weights = floats(weights_);
         float* const out = floats(out_);
-        auto* const stamps = static_cast<Stamp*>(stamps_.of(0));
+        Stamp* const stamps = stamps_of(std::min(stamped_++, places_ - 1));
         if (kind_ == "matmul") {
             multiply<<<shape_.grid, THREADS, 0, stream_>>>(in, weights, out, keep, stamps, scale_.inner, scale_.columns);
         } else if (kind_ == "convolution") {
@@ -185,20 +196,20 @@ public:
         return all;
     }
 
-    // Has the times at which blocks of the last launch ran added to these; a thread of its own does so, and one at a time.
-    void add_spans(std::vector<Span>& spans) {
-        wait_for_spans();
+    // When blocks of the launches ran whose stamps were kept. Of those for which there was no room any more the last is among them.
+    std::vector<Span> spans() {
         const size_t count = shape_.blocks();
         if (count > stamps_on_host_count_) {
             CHECK(cudaFreeHost(stamps_on_host_));
             CHECK(cudaHostAlloc(&stamps_on_host_, count * sizeof(Stamp), cudaHostAllocDefault));
             stamps_on_host_count_ = count;
         }
-        copy_to_host(stamps_on_host_, stamps_.of(0), count * sizeof(Stamp));
-        adding_ = std::async(std::launch::async, [this, count, &spans] { add_spans_of(stamps_on_host_, count, spans); });
-    }
-    void wait_for_spans() {
-        if (adding_.valid()) adding_.get();
+        std::vector<Span> spans;
+        for (size_t place = 0; place < std::min(stamped_, places_); place++) {
+            copy_to_host(stamps_on_host_, stamps_of(place), bytes_of_launch());
+            add_spans_of(stamps_on_host_, count, spans);
+        }
+        return spans;
     }
 
     // What the host's clock is ahead of the GPU's: as long as it took to tell at most, which is little the fastest time.
@@ -235,6 +246,8 @@ public:
 private:
     static unsigned chunks(size_t count) { return static_cast<unsigned>((count + CHUNK - 1) / CHUNK); }
     static float* floats(Room& room) { return static_cast<float*>(room.of(0)); }
+    size_t bytes_of_launch() const { return shape_.blocks() * sizeof(Stamp); }
+    Stamp* stamps_of(size_t place) { return static_cast<Stamp*>(stamps_.of(0)) + place * shape_.blocks(); }
     void finish() {
         CHECK(cudaGetLastError());
         CHECK(cudaStreamSynchronize(stream_));
@@ -245,13 +258,14 @@ private:
     }
 
     Scale scale_;
+    size_t stamp_bytes_;
     std::string kind_;
     Shape shape_;
     cudaStream_t stream_;
     Room in_, weights_, out_, stamps_, sums_;
     Stamp* stamps_on_host_ = nullptr;
     size_t stamps_on_host_count_ = 0;
-    std::future<void> adding_;
+    size_t stamped_ = 0, places_ = 1;  // launches since stamps are kept, and for how many there is room
     volatile unsigned long long* told_;
     unsigned long long* told_on_device_;
 };
@@ -295,10 +309,10 @@ std::string pair_of_seconds(int64_t begin, int64_t end) {
     return text;
 }
 
-void work(Worker& worker, const std::string& kind, unsigned units, double seconds) {
+void work(Worker& worker, const std::string& kind, unsigned units, double seconds, bool with_stamps) {
     worker.prepare(kind, units);
+    if (with_stamps) worker.keep_stamps();
     std::vector<std::pair<int64_t, int64_t>> launches;
-    std::vector<Span> spans;
     std::set<uint64_t> checksums;
     const int64_t ahead_at_first = worker.host_ahead(), started = now();
     while (now() - started < seconds * 1e9) {
@@ -306,12 +320,11 @@ void work(Worker& worker, const std::string& kind, unsigned units, double second
             const int64_t begin = now();
             worker.launch(launch == 0 ? 0 : KEEP);
             launches.emplace_back(begin, now());
-            worker.add_spans(spans);
         }
         checksums.insert(worker.checksum());
     }
-    worker.wait_for_spans();
     const int64_t ended = now(), drift = worker.host_ahead() - ahead_at_first;
+    const std::vector<Span> spans = with_stamps ? worker.spans() : std::vector<Span>();
     // The two clocks drift apart evenly.
     const auto host_time = [&](uint64_t gpu) {
         const int64_t about = static_cast<int64_t>(gpu) + ahead_at_first;
@@ -329,12 +342,12 @@ void work(Worker& worker, const std::string& kind, unsigned units, double second
                 list(checksums, hex).c_str());
 }
 
-int obey(const Scale& scale) {
-    Worker worker(scale);
+int obey(const Scale& scale, size_t stamp_bytes) {
+    Worker worker(scale, stamp_bytes);
     std::string line;
     while (std::getline(std::cin, line)) {
         std::istringstream words(line);
-        std::string command, kind;
+        std::string command, kind, stamps;
         double number = 0, seconds = 0;
         words >> command >> kind >> number;
         if (command == "end") return 0;
@@ -342,7 +355,7 @@ int obey(const Scale& scale) {
         if (command == "fit" && is_known) {
             fit(worker, scale, kind, number);
         } else if (command == "work" && is_known && words >> seconds && number <= most_units(kind, scale)) {
-            work(worker, kind, static_cast<unsigned>(number), seconds);
+            work(worker, kind, static_cast<unsigned>(number), seconds, words >> stamps && stamps == "stamps");
         } else {
             std::fprintf(stderr, "long_work: not understood: %s\n", line.c_str());
             return 2;
@@ -364,7 +377,7 @@ std::vector<double> expected(const std::string& kind, Worker& worker, const Scal
 int check_small(int argc, char** argv) {
     constexpr unsigned UNITS = 3;
     Results results(argc, argv);
-    Worker worker(SMALL);
+    Worker worker(SMALL, SMALL_STAMP_BYTES);
     for (const std::string& kind : KINDS) {
         worker.prepare(kind, UNITS);
         worker.launch(0);
@@ -389,6 +402,8 @@ int check_small(int argc, char** argv) {
 int main(int argc, char** argv) {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     const auto has = [&](const char* word) { return std::find(arguments.begin(), arguments.end(), word) != arguments.end(); };
-    if (has("--commands")) return obey(has("--small") ? SMALL : FULL);
+    if (has("--commands")) {
+        return has("--small") ? obey(SMALL, SMALL_STAMP_BYTES) : obey(FULL, STAMP_BYTES);
+    }
     return check_small(argc, argv);
 }

@@ -70,10 +70,10 @@ const CHECKS: &str = r#"[
   "command": ["sh", "-c", "[ -f kernels.corpus ] || exit 77; bin/kernel_fuzz replay --all --driver {driver} kernels.corpus"]},
  {"name": "block_level", "timeout_s": 600,
   "command": ["bin/block_level", "run", "--driver", "{driver}", "--limit", "570", "--out", "{out}", "block-level"]},
- {"name": "block_level_fuzz", "timeout_s": 900,
-  "command": ["bin/block_level", "fuzz", "--driver", "{driver}", "--limit", "870", "--out", "{out}", "--count", "20000"]},
- {"name": "block_level_sharing", "timed": true, "timeout_s": 270,
-  "command": ["python3", "block_level_sharing.py", "--limit", "240", "--out", "{out}"]},
+ {"name": "block_level_shim", "timeout_s": 240,
+  "command": ["python3", "block_level_shim.py", "--out", "{out}"]},
+ {"name": "block_level_sharing", "timed": true, "timeout_s": 500,
+  "command": ["python3", "block_level_sharing.py", "--limit", "450", "--out", "{out}"]},
  {"name": "quota", "timeout_s": 60,
   "command": ["env", "LD_PRELOAD={shim}", "DETSHARE_MEM=1GiB", "sh", "-c",
               "bin/quota_probe init managed:1000000 create:2097152 map:1 retain:1 free:1 free:2 info unmap:1 info array:512:512 cube:64:64:64 mipmap:512:512:4 info free:3 free:4 free:5 node:1000000 any-node:1000000 info graph-free:6 graph-free:7 info && bin/quota_probe init capture:1000000 info graph-free:0 info alloc:2000000000"]},
@@ -101,8 +101,21 @@ const CHECKS: &str = r#"[
 ]
 "#;
 
-/// The checks, and one for each program that is verified.
+/// Generated kernels that are launched in parts: how many in all, and by one check, so that each of them fits beside others into a
+/// few minutes.
+const FUZZED: usize = 20_000;
+const FUZZED_AT_ONCE: usize = 5_000;
+
+/// The checks, one for each program that is verified, and those of generated kernels.
 fn checks() -> String {
+    let fuzzed = (0..FUZZED).step_by(FUZZED_AT_ONCE).map(|first| {
+        let numbers = [first.to_string(), FUZZED_AT_ONCE.to_string()];
+        let mut command = vec!["bin/block_level", "fuzz", "--driver", "{driver}", "--limit", "240", "--patience", "10"];
+        command.extend(["--out", "{out}", "--first", &numbers[0], "--count", &numbers[1]]);
+        let name = format!("block_level_fuzz_{first}");
+        let check = serde_json::json!({ "name": name, "timeout_s": 270, "command": command });
+        format!(",\n {check}")
+    });
     let verified = VERIFIED.map(|name| {
         // It keeps compiled kernels from run to run.
         let warm_up = if name == "torch_compile" { "--warm-up " } else { "" };
@@ -112,7 +125,11 @@ fn checks() -> String {
             serde_json::json!({ "name": format!("verify_{name}"), "timeout_s": 300, "command": ["sh", "-c", command] });
         format!(",\n {check}")
     });
-    format!("{}{}\n]\n", CHECKS.trim_end().trim_end_matches(']').trim_end(), verified.concat())
+    format!(
+        "{}{}\n]\n",
+        CHECKS.trim_end().trim_end_matches(']').trim_end(),
+        verified.into_iter().chain(fuzzed).collect::<String>()
+    )
 }
 
 pub(crate) fn run(folder: &Path) -> Result<()> {
@@ -150,6 +167,7 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
         "busy_idle.py",
         "block_level_sharing.py",
         "block_level_figures.py",
+        "block_level_shim.py",
         "daemon_under_test.py",
         "records.py",
         "sharing.py",
@@ -161,6 +179,7 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
         std::fs::copy(root().join("bench/gpu").join(script), folder.join(script))?;
     }
     samples::copy_to(&folder.join("samples"))?;
+    block_level::compile_long_work(&folder.join("bin/long_work"))?;
     copy_all(&root().join("workloads"), "py", &folder.join("workloads"))?;
     copy_all(&root().join("workloads/tests"), "py", &folder.join("workloads/tests"))?;
     println!("{}: run it on the GPU machine by `python3 run.py`", folder.display());
@@ -176,4 +195,22 @@ fn copy_all(from: &Path, extension: &str, to: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn checks_are_json_with_names_of_their_own() {
+        let checks: Vec<serde_json::Value> = serde_json::from_str(&checks()).expect("JSON");
+        let names: BTreeSet<_> = checks.iter().map(|check| check["name"].as_str().expect("a name")).collect();
+        assert_eq!(names.len(), checks.len());
+        let first = |name: &str| name.strip_prefix("block_level_fuzz_").and_then(|first| first.parse::<usize>().ok());
+        let fuzzed: BTreeSet<usize> = names.iter().filter_map(|name| first(name)).collect();
+        assert_eq!(fuzzed.into_iter().collect::<Vec<_>>(), [0, 5_000, 10_000, 15_000]);
+        // Ten minutes are what machines with a GPU are often lent for at once.
+        assert!(checks.iter().all(|check| check["timeout_s"].as_u64().is_some_and(|limit| limit <= 600)));
+    }
 }

@@ -1,19 +1,27 @@
 //! The versions of kernels that the block level writes, compiled by NVIDIA's own compiler.
 //!
-//! Every module of PTX that the tests of `crates/ptx` have is rewritten, and what has versions must be accepted for
-//! each architecture that its target allows.
+//! Every module of PTX that the tests of `crates/ptx` have is rewritten, and that of the samples where they can be compiled. What
+//! has versions must be accepted for each architecture that its target allows. What registers cost is told, not judged: of
+//! each kernel how many the original and each version need, in `ptxas/registers.txt` of the build folder.
 
 use crate::process::{root, target};
 use crate::pypi;
-use crate::samples::in_parallel;
+use crate::samples::{self, in_parallel};
 use anyhow::{Context, Result, ensure};
 use detshare_ptx::ast::Module;
-use detshare_ptx::{block_level, parse};
+use detshare_ptx::block_level::{Kernel, Refusal, Version};
+use detshare_ptx::{block_level, fatbin, parse};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The architectures, and what they are compiled by: sm_70 was dropped in CUDA 13.
 const ARCHITECTURES: [(u32, Toolkit); 3] = [(70, Toolkit::Old), (80, Toolkit::New), (90, Toolkit::New)];
+
+/// The one for which registers are counted, and the newest that the samples are for.
+const COUNTED: &str = "sm_90";
+const NEWEST: u32 = 90;
 
 /// What stands below a source in `tests/versions`.
 const BELOW: &str = "\n// becomes:\n";
@@ -65,42 +73,127 @@ struct Job {
     module: PathBuf,
     architecture: String,
     toolkit: Toolkit,
+    /// Whether it is the original, whose registers are counted and which nobody has written anew.
+    is_original: bool,
+}
+
+/// What came of a compilation.
+enum Compiled {
+    /// The registers of each kernel.
+    Taken(BTreeMap<String, u32>),
+    Refused(String),
 }
 
 /// Rewrites all modules and compiles what comes of them.
 pub(crate) fn accepts_versions(compilers: &Compilers) -> Result<()> {
     let out = target().join("ptxas");
     std::fs::create_dir_all(&out)?;
+    let sources = sources()?;
+    let mut jobs = Vec::new();
+    let mut kernels: BTreeMap<String, Vec<Kernel>> = BTreeMap::new();
+    for (name, source) in &sources {
+        let module = parse(source).with_context(|| name.clone())?;
+        let rewritten = block_level::rewrite(&module, source);
+        let Some(versions) = rewritten.source else { continue };
+        kernels.insert(name.clone(), rewritten.kernels);
+        let module = parse(&versions).with_context(|| format!("what was written for {name}"))?;
+        for (is_original, text) in [(false, &versions), (true, source)] {
+            let written = out.join(if is_original { format!("original-{name}") } else { name.clone() });
+            std::fs::write(&written, text)?;
+            let all = architectures(&module).into_iter();
+            let some = all.filter(|(architecture, _)| !is_original || architecture == COUNTED);
+            let job = |(architecture, toolkit)| {
+                let (name, module) = (name.clone(), written.clone());
+                Job { name, module, architecture, toolkit, is_original }
+            };
+            jobs.extend(some.map(job));
+        }
+    }
+    let count = jobs.iter().filter(|job| !job.is_original).count();
+    let compiled = in_parallel(jobs, |job| Ok((compile(compilers, &job)?, job)))?;
+    let mut refused = Vec::new();
+    let mut registers: BTreeMap<String, BTreeMap<String, u32>> = BTreeMap::new();
+    for (compiled, job) in compiled {
+        match compiled {
+            Compiled::Taken(each) if job.architecture == COUNTED => registers.entry(job.name).or_default().extend(each),
+            Compiled::Refused(why) if !job.is_original => refused.push(why),
+            // Some originals are what no compiler takes by itself, such as a piece that is to be linked.
+            Compiled::Taken(_) | Compiled::Refused(_) => {}
+        }
+    }
+    let (modules, all) = (kernels.len(), sources.len());
+    println!("{modules} of {all} modules have versions; {count} compilations, {} refused", refused.len());
+    println!("{}", tell_registers(&kernels, &registers, &out.join("registers.txt"))?);
+    ensure!(refused.is_empty(), "{}", refused.join("\n"));
+    Ok(())
+}
+
+/// All modules, by name.
+fn sources() -> Result<Vec<(String, String)>> {
     let tests = root().join("crates/ptx/tests");
     let mut files = Vec::new();
     collect(&tests, &mut files)?;
     files.sort();
-    let mut jobs = Vec::new();
-    let mut modules = 0;
+    let mut sources = Vec::new();
     for file in &files {
         let name = file.strip_prefix(&tests)?.to_string_lossy().replace('/', "-");
         let text = std::fs::read_to_string(file)?;
-        let source = text.split(BELOW).next().unwrap_or_default();
-        let module = parse(source).with_context(|| name.clone())?;
-        if let Some(versions) = block_level::rewrite(&module, source).source {
-            modules += 1;
-            let written = out.join(&name);
-            std::fs::write(&written, &versions)?;
-            let versions = parse(&versions).with_context(|| format!("what was written for {name}"))?;
-            let architectures = architectures(&versions);
-            jobs.extend(architectures.into_iter().map(|(architecture, toolkit)| Job {
-                name: name.clone(),
-                module: written.clone(),
-                architecture,
-                toolkit,
-            }));
+        sources.push((name, text.split(BELOW).next().unwrap_or_default().to_string()));
+    }
+    let Ok(toolkit) = samples::toolkit() else {
+        println!("without the samples: they cannot be compiled here");
+        return Ok(sources);
+    };
+    let compiled = samples::compile(&toolkit)?;
+    for (name, program) in samples::programs(&compiled) {
+        let texts = texts_of(&std::fs::read(program)?).into_iter().enumerate();
+        sources.extend(texts.map(|(number, text)| (format!("samples-{name}-{number}.ptx"), text)));
+    }
+    Ok(sources)
+}
+
+/// The PTX of all fat binaries in a program.
+fn texts_of(program: &[u8]) -> Vec<String> {
+    let magic = fatbin::MAGIC.to_le_bytes();
+    let at = (0..program.len()).step_by(align_of::<u64>()).filter(|at| program[*at..].starts_with(&magic));
+    at.filter_map(|at| {
+        let header = program[at..].first_chunk()?;
+        let end = at.checked_add(fatbin::length(header)?)?;
+        let entries = fatbin::entries(program.get(at..end)?).ok()?;
+        fatbin::best_ptx(&entries, NEWEST)?.text().ok()
+    })
+    .collect()
+}
+
+/// Writes down what registers the kernels and their versions need; returns a summary.
+fn tell_registers(
+    kernels: &BTreeMap<String, Vec<Kernel>>,
+    registers: &BTreeMap<String, BTreeMap<String, u32>>,
+    file: &Path,
+) -> Result<String> {
+    let mut text = format!("registers for {COUNTED}: of the original, sliced, preemptible\n");
+    let mut more: [Vec<i64>; 2] = Default::default();
+    for (module, kernels) in kernels {
+        let Some(counted) = registers.get(module) else { continue };
+        for kernel in kernels {
+            let Some(original) = counted.get(&kernel.name) else { continue };
+            let of = |version: &Result<Version, Refusal>| version.as_ref().ok().and_then(|it| counted.get(&it.name));
+            let found = [of(&kernel.sliced), of(&kernel.preemptible)];
+            for (more, version) in more.iter_mut().zip(found) {
+                more.extend(version.map(|count| i64::from(*count) - i64::from(*original)));
+            }
+            let shown = found.map(|count| count.map_or("-".to_string(), ToString::to_string));
+            writeln!(text, "{original:4} {:>4} {:>4}  {module} {}", shown[0], shown[1], kernel.name)?;
         }
     }
-    let count = jobs.len();
-    let refused: Vec<String> = in_parallel(jobs, |job| compile(compilers, &job))?.into_iter().flatten().collect();
-    println!("{modules} of {} modules have versions; {count} compilations, {} refused", files.len(), refused.len());
-    ensure!(refused.is_empty(), "{}", refused.join("\n"));
-    Ok(())
+    std::fs::write(file, text)?;
+    let summary = ["sliced", "preemptible"].into_iter().zip(&mut more).map(|(name, more)| {
+        more.sort_unstable();
+        let at = |part: usize| more.get(more.len() * part / 100).copied().unwrap_or_default();
+        let most = more.last().copied().unwrap_or_default();
+        format!("{name} kernels: {}, registers more: median {}, p95 {}, at most {most}", more.len(), at(50), at(95))
+    });
+    Ok(summary.collect::<Vec<_>>().join("; "))
 }
 
 /// All files of PTX below a folder.
@@ -127,19 +220,36 @@ fn architectures(module: &Module) -> Vec<(String, Toolkit)> {
         .collect()
 }
 
-/// What it says, if it does not accept it.
-fn compile(compilers: &Compilers, job: &Job) -> Result<Option<String>> {
+fn compile(compilers: &Compilers, job: &Job) -> Result<Compiled> {
     let ptxas = match job.toolkit {
         Toolkit::Old => &compilers.old,
         Toolkit::New => &compilers.new,
     };
     let result = Command::new(ptxas)
-        .args(["--gpu-name", &job.architecture, "--output-file", "/dev/null"])
+        .args(["--verbose", "--gpu-name", &job.architecture, "--output-file", "/dev/null"])
         .arg(&job.module)
         .output()
         .with_context(|| format!("cannot start {}", ptxas.display()))?;
     let said = String::from_utf8_lossy(&result.stderr);
-    Ok((!result.status.success()).then(|| format!("{} for {}: {said}", job.name, job.architecture)))
+    Ok(match result.status.success() {
+        true => Compiled::Taken(registers_of(&said)),
+        false => Compiled::Refused(format!("{} for {}: {said}", job.name, job.architecture)),
+    })
+}
+
+/// How many registers each kernel needs, by what the compiler says of it.
+fn registers_of(said: &str) -> BTreeMap<String, u32> {
+    let (mut kernel, mut found) = (None, BTreeMap::new());
+    for line in said.lines() {
+        if let Some((_, rest)) = line.split_once("Compiling entry function '") {
+            kernel = rest.split('\'').next();
+        } else if let Some((_, rest)) = line.split_once("Used ")
+            && let (Some(name), Some(count)) = (kernel.take(), rest.split(' ').next().and_then(|it| it.parse().ok()))
+        {
+            found.insert(name.to_string(), count);
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -148,6 +258,32 @@ mod tests {
 
     fn names(head: &str) -> Vec<String> {
         architectures(&parse(head).expect("parses")).into_iter().map(|(name, _)| name).collect()
+    }
+
+    #[test]
+    fn registers_are_those_of_each_kernel() {
+        let said = "ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'one' for 'sm_90'
+ptxas info    : Function properties for one
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 24 registers, used 1 barriers
+ptxas info    : Compiling entry function 'two' for 'sm_90'
+ptxas info    : Used 8 registers";
+        assert_eq!(registers_of(said), BTreeMap::from([("one".to_string(), 24), ("two".to_string(), 8)]));
+    }
+
+    #[test]
+    fn texts_are_found_in_programs() {
+        let mut fat_binary = fatbin::link(&[".version 8.0".to_string()]);
+        // As compilers write it: its kind is PTX, and it is for an architecture.
+        fat_binary[fatbin::HEADER] = 1;
+        fat_binary[fatbin::HEADER + 1] = 0;
+        fat_binary[fatbin::HEADER + 28] = 80;
+        let mut program = [vec![1; 24], fat_binary].concat();
+        assert_eq!(texts_of(&program), [".version 8.0"]);
+        // What begins like one need not be one.
+        program[24 + 8] = 0xff;
+        assert_eq!(texts_of(&program), [""; 0]);
     }
 
     #[test]

@@ -53,6 +53,11 @@ pub(crate) fn program<'a>(samples: &'a [Sample], name: &str) -> Result<&'a Path>
     found.map(|sample| sample.program.as_path()).with_context(|| format!("there is no sample {name}"))
 }
 
+/// The names and programs of all.
+pub(crate) fn programs(samples: &[Sample]) -> impl Iterator<Item = (&str, &Path)> {
+    samples.iter().map(|sample| (sample.name.as_str(), sample.program.as_path()))
+}
+
 fn folder() -> PathBuf {
     root().join("workloads/samples")
 }
@@ -180,6 +185,10 @@ pub(crate) fn in_parallel<T: Send, R: Send>(all: Vec<T>, work: impl Fn(T) -> Res
 
 /// Runs them all, and compares their results with a GPU's where these are known.
 pub(crate) fn check(samples: &[Sample], built: &Path, way: Way) -> Result<()> {
+    softgpu::in_that_way(way, || run_all(samples, built, way))
+}
+
+fn run_all(samples: &[Sample], built: &Path, way: Way) -> Result<()> {
     let expected = expected()?;
     let driver = softgpu::driver_folder(built, way)?;
     let out = target().join("samples-results").join(format!("{way:?}"));

@@ -4,7 +4,8 @@ use crate::build;
 use crate::daemon::Daemon;
 use crate::process::{root, run, target};
 use crate::pypi;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -57,10 +58,46 @@ pub(crate) fn command(program: impl AsRef<OsStr>, built: &Path, way: Way) -> Com
     command.env("DETSHARE_DRIVER", built.join(build::SOFTGPU)).env_remove("LD_PRELOAD");
     match way {
         Way::Moving => command.env("DETSHARE_SCHEDULE", "random:1"),
-        Way::InParts => command.env("DETSHARE_SCHEDULE", "random:1").env("DETSHARE_BLOCK_LEVEL", "random:1"),
+        Way::InParts => command
+            .env("DETSHARE_SCHEDULE", "random:1")
+            .env("DETSHARE_BLOCK_LEVEL", "random:1")
+            .env("DETSHARE_STATS", stats_folder().join("%p.json")),
         Way::Directly | Way::ThroughShim | Way::AsTenant => command.env_remove("DETSHARE_SCHEDULE"),
     };
     command
+}
+
+/// Where the shim counts, where kernels are launched in parts.
+fn stats_folder() -> PathBuf {
+    target().join("in-parts")
+}
+
+/// Runs programs in that way; where kernels are to be launched in parts, some must have been. Not for suites whose processes end without
+/// running anything at exit: those count for nobody.
+pub(crate) fn in_that_way(way: Way, programs: impl FnOnce() -> Result<()>) -> Result<()> {
+    if !matches!(way, Way::InParts) {
+        return programs();
+    }
+    let folder = stats_folder();
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder)?;
+    }
+    std::fs::create_dir_all(&folder)?;
+    programs()?;
+    let mut in_parts = 0;
+    for entry in std::fs::read_dir(&folder)? {
+        in_parts += launched_in_parts(&entry?.path())?;
+    }
+    ensure!(in_parts > 0, "nothing was launched in parts");
+    println!("{in_parts} launches in parts");
+    Ok(())
+}
+
+/// How many launches were made in parts, by what the shim counted.
+pub(crate) fn launched_in_parts(stats: &Path) -> Result<u64> {
+    let stats: Value = serde_json::from_str(&std::fs::read_to_string(stats)?)?;
+    let count = |what: &str| stats["block_level"][what].as_u64().unwrap_or(0);
+    Ok(count("sliced") + count("preemptible"))
 }
 
 /// The driver API, test by test; through the shim with the same codes as without it.
@@ -74,7 +111,7 @@ pub(crate) fn conformance(built: &Path, way: Way) -> Result<()> {
         Way::Directly => program.arg("--out").arg(verdicts),
         Way::ThroughShim | Way::Moving | Way::InParts | Way::AsTenant => program.arg("--same-codes-as").arg(verdicts),
     };
-    summarised(&mut program, "conformance")
+    in_that_way(way, || summarised(&mut program, "conformance"))
 }
 
 /// The conformance suite under valgrind, and random programs over several threads with moving lanes: no access where
@@ -101,7 +138,8 @@ pub(crate) fn leaks(built: &Path) -> Result<()> {
 pub(crate) fn instructions(built: &Path, way: Way) -> Result<()> {
     let cases = root().join("crates/softgpu/tests/instructions/cases");
     let mut program = command(built.join("instructions"), built, way);
-    summarised(program.arg("--driver").arg(way.library(built)).arg(cases), "instructions")
+    program.arg("--driver").arg(way.library(built)).arg(cases);
+    summarised(&mut program, "instructions")
 }
 
 /// A GPU's answers to generated kernels, once there are some.
@@ -179,8 +217,9 @@ pub(crate) fn numba() -> Result<PathBuf> {
 
 /// Numba's programs, which know nothing of us.
 pub(crate) fn numba_programs(packages: &Path, built: &Path, way: Way) -> Result<()> {
-    run(numba_environment(command("python3", built, way).args(NUMBA_PROGRAMS), packages)
-        .env("NUMBA_CUDA_DRIVER", way.library(built)))
+    let mut programs = command("python3", built, way);
+    numba_environment(programs.args(NUMBA_PROGRAMS), packages).env("NUMBA_CUDA_DRIVER", way.library(built));
+    in_that_way(way, || run(&mut programs))
 }
 
 /// Without the warnings of an old Numba.
@@ -197,7 +236,8 @@ pub(crate) fn order(built: &Path, way: Way) -> Result<()> {
     program.envs(daemon.as_ref().map(Daemon::variable));
     // A launch in parts is several, and each is waited for.
     let programs = if matches!(way, Way::InParts) { "3000" } else { "10000" };
-    summarised(program.args(["--programs", programs, "--driver"]).arg(way.library(built)), "order")
+    program.args(["--programs", programs, "--driver"]).arg(way.library(built));
+    summarised(&mut program, "order")
 }
 
 /// The same with graphs launched in segments.
@@ -252,7 +292,9 @@ pub(crate) fn nvrtc() -> Result<PathBuf> {
 /// Programs on the cudarc crate, which knows nothing of us either; it looks for the driver by both names.
 pub(crate) fn cudarc_programs(nvrtc: &Path, built: &Path, way: Way) -> Result<()> {
     let path = cudarc_libraries(nvrtc, built, way)?;
-    summarised(command(built.join("cudarc_programs"), built, way).env("LD_LIBRARY_PATH", path), "cudarc")
+    let mut programs = command(built.join("cudarc_programs"), built, way);
+    programs.env("LD_LIBRARY_PATH", path);
+    in_that_way(way, || summarised(&mut programs, "cudarc"))
 }
 
 /// Where cudarc finds the driver and NVRTC.

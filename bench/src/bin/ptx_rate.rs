@@ -25,9 +25,14 @@ struct Arguments {
     /// Rounds; the median counts
     #[arg(long, default_value_t = 9)]
     rounds: usize,
+    /// Fail if a megabyte takes longer to parse and rewrite than is asked for
+    #[arg(long)]
+    check: bool,
 }
 
 const BYTES: usize = 1_000_000;
+/// Seconds that a megabyte may take until its versions are written: a program is to have them soon after its start.
+const MOST_SECONDS: f64 = 1.0;
 /// What NVRTC makes of two kernels.
 const SOURCE: &str = include_str!("../../../crates/ptx/tests/corpus/matmul.nvrtc_sm_70.ptx");
 /// Where the module's head ends.
@@ -83,6 +88,11 @@ fn main() -> Result<()> {
         });
         std::fs::write(out, figures.to_string())?;
     }
+    let each = (parse + rewrite) / megabytes;
+    ensure!(
+        !arguments.check || each <= MOST_SECONDS,
+        "a megabyte takes {each:.2} s, and {MOST_SECONDS} s are asked for"
+    );
     Ok(())
 }
 

@@ -14,6 +14,9 @@ pub const MOST_SLOWDOWN: u64 = 20;
 pub const TRIES: u32 = 3;
 /// Slices that are in the GPU's queue at once, so that it never waits for the host.
 pub const SLICES_IN_FLIGHT: u64 = 2;
+/// In what time half of it is forgotten by how much a version gave way later than its blocks say. Something happened once to one
+/// that was late, or it is always late: the first is chosen again within a minute or so, the second is late once in as long.
+pub const HALF_IS_FORGOTTEN_NS: u64 = 10_000_000_000;
 
 /// How a kernel is launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,8 +116,10 @@ pub struct Measured {
     pub took_ns: u64,
     /// How often that was measured.
     pub times: u32,
-    /// How long it took to give way; 0 where it never had to.
+    /// How long it took to give way; 0 where it never had to,
     pub gave_way_ns: u64,
+    /// and when that was.
+    pub gave_way_at_ns: u64,
 }
 
 impl Measured {
@@ -134,13 +139,41 @@ impl Measured {
         self.times = self.times.saturating_add(1);
     }
 
-    /// It gave way so late. The longest counts, less and less as time goes on.
-    pub fn note_giving_way(&mut self, ns: u64) {
+    /// It gave way so late, at that time. The longest counts, less with each that is shorter, and with time ([`turnaround_ns`]).
+    pub fn note_giving_way(&mut self, ns: u64, now_ns: u64) {
         self.gave_way_ns = ns.max(self.gave_way_ns - self.gave_way_ns / 16).max(1);
+        self.gave_way_at_ns = now_ns;
     }
 
     const fn is_judged(&self) -> bool {
         self.times >= TRIES && self.took_ns != 0
+    }
+}
+
+/// What is known of persistent blocks that have ended, in nanoseconds of the host's clock but for what they ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// When they were put into their stream.
+    pub put_in_ns: u64,
+    /// How long they ran, by the GPU's clock.
+    pub ran_ns: u64,
+    /// When a thread knew that they were over.
+    pub noticed_ns: u64,
+}
+
+impl Ended {
+    /// What was lost on the way: until they began, and from their end until somebody noticed.
+    #[must_use]
+    pub const fn lost_ns(&self) -> u64 {
+        self.noticed_ns.saturating_sub(self.put_in_ns).saturating_sub(self.ran_ns)
+    }
+
+    /// When they were over, given the least that was ever lost. A thread that looks late, because others have its core, says nothing
+    /// of them.
+    #[must_use]
+    pub fn over_ns(&self, least_lost_ns: u64) -> u64 {
+        let ran_until = self.put_in_ns.saturating_add(self.ran_ns);
+        ran_until.saturating_add(least_lost_ns).min(self.noticed_ns)
     }
 }
 
@@ -179,12 +212,20 @@ impl Because {
     }
 }
 
-/// How long it takes until the version gives way: as measured, or by how long its blocks last. 0 is unknown.
+/// How long it takes until the version gives way, as is known at that time: as measured, or by how long its blocks last. What was
+/// measured beyond that is forgotten bit by bit: a version that is not chosen any more is not measured any more either. 0 is unknown.
 #[must_use]
-pub fn turnaround_ns(extent: &Extent, version: Version, measured: &Measured) -> u64 {
-    if measured.gave_way_ns != 0 {
-        return measured.gave_way_ns;
+pub fn turnaround_ns(extent: &Extent, version: Version, measured: &Measured, now_ns: u64) -> u64 {
+    let by_blocks = by_blocks_ns(extent, version, measured);
+    if measured.gave_way_ns <= by_blocks {
+        return if measured.gave_way_ns == 0 { by_blocks } else { measured.gave_way_ns };
     }
+    let halves = now_ns.saturating_sub(measured.gave_way_at_ns) / HALF_IS_FORGOTTEN_NS;
+    let beyond = measured.gave_way_ns - by_blocks;
+    by_blocks + u32::try_from(halves).ok().and_then(|halves| beyond.checked_shr(halves)).unwrap_or(0)
+}
+
+fn by_blocks_ns(extent: &Extent, version: Version, measured: &Measured) -> u64 {
     let part = match version {
         Version::Original => return measured.took_ns,
         Version::Slices { .. } => extent.at_once(version).saturating_mul(SLICES_IN_FLIGHT).min(extent.blocks),
@@ -194,9 +235,9 @@ pub fn turnaround_ns(extent: &Extent, version: Version, measured: &Measured) -> 
     u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
-/// The version for the next launch, as its number in [`VERSIONS`].
+/// The version for a launch at that time, as its number in [`VERSIONS`].
 #[must_use]
-pub fn choose(extent: &Extent, measured: &[Measured; COUNT], limit_ns: u64) -> (usize, Because) {
+pub fn choose(extent: &Extent, measured: &[Measured; COUNT], limit_ns: u64, now_ns: u64) -> (usize, Because) {
     if !extent.has_versions() {
         return (ORIGINAL, Because::Only);
     }
@@ -212,7 +253,7 @@ pub fn choose(extent: &Extent, measured: &[Measured; COUNT], limit_ns: u64) -> (
         return (number, Because::Trying);
     }
     let slowest = original.took_ns.saturating_add(original.took_ns / 100 * MOST_SLOWDOWN);
-    let turnaround = |number: usize| turnaround_ns(extent, VERSIONS[number], &measured[number]);
+    let turnaround = |number: usize| turnaround_ns(extent, VERSIONS[number], &measured[number], now_ns);
     let good = || applying().filter(|number| measured[*number].took_ns <= slowest);
     let in_time =
         good().filter(|number| turnaround(*number) <= limit_ns).min_by_key(|number| measured[*number].took_ns);
@@ -234,17 +275,17 @@ mod tests {
 
     /// As if each version had been measured often enough to take that long.
     fn all(took: impl Fn(Version) -> u64) -> [Measured; COUNT] {
-        VERSIONS.map(|version| Measured { took_ns: took(version), times: TRIES, gave_way_ns: 0 })
+        VERSIONS.map(|version| Measured { took_ns: took(version), times: TRIES, ..Measured::default() })
     }
 
     #[test]
     fn the_original_is_measured_first_and_kept_if_it_is_short() {
         let mut measured = [Measured::default(); COUNT];
         for _ in 0..TRIES {
-            assert_eq!(choose(&EXTENT, &measured, TURNAROUND_NS), (ORIGINAL, Because::Unmeasured));
+            assert_eq!(choose(&EXTENT, &measured, TURNAROUND_NS, 0), (ORIGINAL, Because::Unmeasured));
             measured[ORIGINAL].note(20_000);
         }
-        assert_eq!(choose(&EXTENT, &measured, TURNAROUND_NS), (ORIGINAL, Because::Short));
+        assert_eq!(choose(&EXTENT, &measured, TURNAROUND_NS, 0), (ORIGINAL, Because::Short));
     }
 
     #[test]
@@ -256,39 +297,73 @@ mod tests {
             Version::Preemptible { .. } => 4_300_000,
             Version::Slices { .. } => 4_050_000,
         });
-        let (number, because) = choose(&EXTENT, &measured, TURNAROUND_NS);
+        let (number, because) = choose(&EXTENT, &measured, TURNAROUND_NS, 0);
         assert_eq!((VERSIONS[number], because), (Version::Preemptible { blocks_per_sm: 4 }, Because::InTime));
     }
 
     #[test]
     fn what_gave_way_too_late_is_given_up_for_another() {
         let mut measured = all(|version| if version == Version::Original { 4 * MS } else { 4_100_000 });
-        let (before, _) = choose(&EXTENT, &measured, TURNAROUND_NS);
-        measured[before].note_giving_way(500_000);
-        let (after, _) = choose(&EXTENT, &measured, TURNAROUND_NS);
+        let (before, _) = choose(&EXTENT, &measured, TURNAROUND_NS, 0);
+        measured[before].note_giving_way(500_000, 7);
+        let (after, _) = choose(&EXTENT, &measured, TURNAROUND_NS, 8);
         assert_ne!(before, after);
+    }
+
+    #[test]
+    fn what_gave_way_too_late_once_is_chosen_again_later() {
+        let mut measured = all(|version| if version == Version::Original { 4 * MS } else { 4_100_000 });
+        let at = |now_ns, measured: &_| choose(&EXTENT, measured, TURNAROUND_NS, now_ns);
+        let (before, _) = at(0, &measured);
+        measured[before].note_giving_way(2 * MS, 0);
+        assert_ne!(at(HALF_IS_FORGOTTEN_NS, &measured).0, before, "half of it is still far too late");
+        assert_eq!(at(10 * HALF_IS_FORGOTTEN_NS, &measured), (before, Because::InTime));
+        // Late again, and it is not chosen again.
+        measured[before].note_giving_way(2 * MS, 10 * HALF_IS_FORGOTTEN_NS);
+        assert_ne!(at(11 * HALF_IS_FORGOTTEN_NS, &measured).0, before);
+        // However long ago that was.
+        assert_eq!(at(u64::MAX, &measured), (before, Because::InTime));
+    }
+
+    #[test]
+    fn a_thread_that_looks_late_does_not_make_a_version_late() {
+        let at_once = Ended { put_in_ns: 1_000, ran_ns: 50_000, noticed_ns: 63_000 };
+        assert_eq!((at_once.lost_ns(), at_once.over_ns(at_once.lost_ns())), (12_000, 63_000));
+        let late = Ended { noticed_ns: 9_000_000, ..at_once };
+        assert_eq!(late.over_ns(at_once.lost_ns()), 63_000);
+        // It ran for longer than it was away: clocks differ a little.
+        let odd = Ended { ran_ns: 100_000, ..at_once };
+        assert_eq!((odd.lost_ns(), odd.over_ns(12_000)), (0, 63_000));
+    }
+
+    #[test]
+    fn what_gave_way_sooner_than_its_blocks_say_is_not_forgotten() {
+        let mut measured = Measured { took_ns: 50 * MS, times: TRIES, ..Measured::default() };
+        measured.note_giving_way(20_000, 0);
+        let version = Version::Preemptible { blocks_per_sm: 4 };
+        assert_eq!(turnaround_ns(&EXTENT, version, &measured, u64::MAX), 20_000);
     }
 
     #[test]
     fn nothing_that_is_much_slower_is_taken() {
         let slow = all(|version| if version == Version::Original { 10 * MS } else { 12_000_001 });
-        assert_eq!(choose(&EXTENT, &slow, TURNAROUND_NS), (ORIGINAL, Because::Slow));
+        assert_eq!(choose(&EXTENT, &slow, TURNAROUND_NS, 0), (ORIGINAL, Because::Slow));
         let just = all(|version| if version == Version::Original { 10 * MS } else { 12 * MS });
-        assert_ne!(choose(&EXTENT, &just, TURNAROUND_NS).0, ORIGINAL);
+        assert_ne!(choose(&EXTENT, &just, TURNAROUND_NS, 0).0, ORIGINAL);
     }
 
     #[test]
     fn where_none_gives_way_in_time_the_soonest_is_taken() {
         let extent = Extent { blocks: 1_056, ..EXTENT };
         let measured = all(|_| 50 * MS);
-        let (number, because) = choose(&extent, &measured, TURNAROUND_NS);
+        let (number, because) = choose(&extent, &measured, TURNAROUND_NS, 0);
         assert_eq!((VERSIONS[number], because), (Version::Preemptible { blocks_per_sm: 1 }, Because::Soonest));
     }
 
     #[test]
     fn a_grid_that_is_resident_at_once_has_no_version() {
         let extent = Extent { blocks: 100, ..EXTENT };
-        assert_eq!(choose(&extent, &all(|_| MS), TURNAROUND_NS), (ORIGINAL, Because::Only));
+        assert_eq!(choose(&extent, &all(|_| MS), TURNAROUND_NS, 0), (ORIGINAL, Because::Only));
     }
 
     #[test]
@@ -317,7 +392,7 @@ mod tests {
             }
             let mut launches = 0;
             let (number, because) = loop {
-                let (number, because) = choose(&extent, &measured, limit);
+                let (number, because) = choose(&extent, &measured, limit, 0);
                 prop_assert!(extent.applies(VERSIONS[number]));
                 prop_assert!((1..=extent.blocks.max(1)).contains(&extent.at_once(VERSIONS[number])) || number == ORIGINAL);
                 if !matches!(because, Because::Trying | Because::Unmeasured) {
@@ -332,7 +407,7 @@ mod tests {
                 prop_assert!(took[ORIGINAL] > limit);
             }
             if because == Because::InTime {
-                prop_assert!(turnaround_ns(&extent, VERSIONS[number], &measured[number]) <= limit);
+                prop_assert!(turnaround_ns(&extent, VERSIONS[number], &measured[number], 0) <= limit);
             }
         }
 

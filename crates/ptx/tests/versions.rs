@@ -97,6 +97,7 @@ fn every_kind_of_refusal_is_shown() {
         Kind::Texture,
         Kind::FunctionPointer,
         Kind::ForeignFunction,
+        Kind::Recursion,
         Kind::Assertion,
         Kind::Variable,
         Kind::Contraction,

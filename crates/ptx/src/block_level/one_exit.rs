@@ -20,14 +20,23 @@
 //! `.aligned`) may be reached at different instructions.
 
 use super::checks::barriers::{Meeting, Plan, meeting};
-use super::position::{label, line};
+use super::position::{label, line, lines};
 use super::preemptible::SHARED_SIZE;
 use crate::ast::{Instruction, Operand, Statement};
 
 /// How far behind the answers the signs lie, and the bytes of one of the two.
 const SIGNS: u32 = 16;
 const WORD: u32 = 4;
-const _: () = assert!(SIGNS + 2 * WORD <= SHARED_SIZE && SIGNS.is_multiple_of(2 * WORD));
+const _: () = assert!(SIGNS + 2 * WORD <= SHARED_SIZE && SIGNS.is_multiple_of(2 * WORD) && SIGNS == 16 && WORD == 4);
+
+/// There is no sign; all threads put that down before their first barrier.
+const DECLARATIONS: &str = "\
+.reg .b32 $sign, $turn, $said;
+.reg .pred $any;
+mov.u32 $turn, 1;
+add.u32 $sign, $place, 16;
+st.volatile.shared.u32 [$sign], 0;
+st.volatile.shared.u32 [$sign+4], 0;";
 
 /// The names of the common end.
 pub(super) struct CommonEnd<'p> {
@@ -44,14 +53,7 @@ impl CommonEnd<'_> {
     /// What barriers need, for the beginning of the kernel.
     pub(super) fn declare(&self, code: &mut Vec<Statement>) {
         if self.plan.parks {
-            let prefix = self.prefix;
-            code.push(line(format!(".reg .b32 {prefix}_sign, {prefix}_turn, {prefix}_said;")));
-            code.push(line(format!(".reg .pred {prefix}_any;")));
-            code.push(line(format!("mov.u32 {prefix}_turn, 1;")));
-            code.push(line(format!("add.u32 {prefix}_sign, {prefix}_place, {SIGNS};")));
-            // No sign; all threads do so before their first barrier.
-            code.push(line(format!("st.volatile.shared.u32 [{prefix}_sign], 0;")));
-            code.push(line(format!("st.volatile.shared.u32 [{prefix}_sign+{WORD}], 0;")));
+            code.extend(lines(DECLARATIONS, self.prefix));
         }
     }
 

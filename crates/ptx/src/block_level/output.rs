@@ -88,9 +88,10 @@ impl Output<'_, '_> {
         }
         let routine = &self.program.routines[index];
         let (function, body) = (routine.function, routine.body);
-        let sliced = self.layout(function, sliced::WORK_SIZE).map(|work_offset| {
+        let sliced = self.program.check_sliced(&reachable).and_then(|()| {
+            let work_offset = self.layout(function, sliced::WORK_SIZE)?;
             let kernel = sliced::version(function, body, &mut self.assembler);
-            self.add(kernel, work_offset, false)
+            Ok(self.add(kernel, work_offset, false))
         });
         let plan = self.program.check_preemptible(&reachable, self.independent);
         let preemptible = plan.and_then(|(plan, waits)| {

@@ -2,7 +2,8 @@
 //!
 //! What reads the special registers reads ordinary ones of the same names instead, which the beginning of a version
 //! fills. A called function gets those that it needs as further parameters, and so do those that call it: a block's
-//! position is nobody else's, so it cannot be in memory that blocks share. Recursion is no matter.
+//! position is nobody else's, so it cannot be in memory that blocks share. Functions that call themselves are refused
+//! where they would have to hand it on: each of their calls would take more stack than the original's.
 
 use super::operands::register_of;
 use crate::ast::{Directive, Instruction, Label, Operand, Span, Statement};
@@ -65,6 +66,12 @@ impl Needs {
 /// Text that is an instruction or a declaration of ours.
 pub(super) fn line(text: String) -> Statement {
     Statement::Raw(Directive { text, span: Span::default() })
+}
+
+/// Several such lines, in which `$` stands for the beginning of our names.
+pub(super) fn lines<'t>(text: &'t str, prefix: &'t str) -> impl Iterator<Item = Statement> + 't {
+    let beginning = format!("{prefix}_");
+    text.lines().map(move |text| line(text.replace('$', &beginning)))
 }
 
 /// A label of ours.

@@ -21,19 +21,23 @@
 //! finds something undefined. What else could be found is refused or waited for ([`leftovers`](super::checks::leftovers)).
 //! The answers' place adds [`SHARED_SIZE`] bytes to the shared memory that a block declares.
 
+use super::Persistent;
 use super::assemble::Assembler;
 use super::checks::barriers::Plan;
 use super::checks::leftovers::Waits;
 use super::one_exit::CommonEnd;
-use super::position::{label, line};
+use super::position::{label, line, lines};
 use crate::ast::{Function, Statement};
+use core::mem::offset_of;
 
-/// Bytes of [`Persistent`](super::Persistent), and where its parts lie.
+/// Bytes of [`Persistent`], and where its parts lie in the texts below.
 pub(super) const WORK_SIZE: u32 = 64;
-const BLOCKS: u32 = 12;
-const NEXT: u32 = 16;
-const FLAGS: [u32; 4] = [24, 32, 40, 48];
-const MASK: u32 = 56;
+const _: () = {
+    assert!(size_of::<Persistent>() == WORK_SIZE as usize && offset_of!(Persistent, blocks) == 12);
+    assert!(
+        offset_of!(Persistent, next) == 16 && offset_of!(Persistent, flags) == 24 && offset_of!(Persistent, mask) == 56
+    );
+};
 
 /// Bytes of shared memory for the answers and what [`one_exit`](super::one_exit) keeps behind them. Six words would do; a multiple of what any access that is left needs to be
 /// aligned to keeps everything else as well aligned as it was, whether it declared that or not.
@@ -57,17 +61,15 @@ pub(super) fn version(
     let end = CommonEnd { prefix, plan: preemption.plan };
     let mut kernel = assembler.kernel(original, "preemptible", WORK_SIZE);
     let position = assembler.position(assembler.needs_of(&original.name));
-    let mut code = declarations(prefix, &work);
+    let mut code: Vec<Statement> = lines(DECLARATIONS, prefix).collect();
     end.declare(&mut code);
     position.declare(&work, &mut code);
     code.push(label(end.label()));
     code.extend(preemption.waits.instructions().map(|wait| line(wait.to_string())));
-    code.extend(ask(prefix, &work));
+    code.extend(lines(ASK, prefix));
+    code.push(label(format!("{prefix}_asked")));
     end.meet(preemption.independent, &mut code);
-    code.push(line(format!("ld.volatile.shared.u32 {prefix}_block, [{prefix}_place];")));
-    code.push(line(format!("xor.b32 {prefix}_place, {prefix}_place, 4;")));
-    code.push(line(format!("setp.ge.u32 {prefix}_over, {prefix}_block, {prefix}_blocks;")));
-    code.push(line(format!("@{prefix}_over exit;")));
+    code.extend(lines(ANSWERED, prefix));
     position.place(&format!("{prefix}_block"), &mut code);
     code.extend(assembler.body(body, position, &|instruction, code| end.edit(instruction, code)));
     // A body may end without a `ret`.
@@ -76,49 +78,57 @@ pub(super) fn version(
     kernel
 }
 
-fn declarations(prefix: &str, work: &str) -> Vec<Statement> {
-    [
-        format!(".shared .align 16 .b8 {prefix}_answers[{SHARED_SIZE}];"),
-        format!(
-            ".reg .b32 {prefix}_place, {prefix}_block, {prefix}_blocks, {prefix}_word, {prefix}_bits, {prefix}_tid;"
-        ),
-        format!(".reg .b64 {prefix}_from;"),
-        format!(".reg .pred {prefix}_over, {prefix}_other, {prefix}_stop, {prefix}_given;"),
-        format!("mov.u32 {prefix}_place, {prefix}_answers;"),
-        format!("ld.param.u32 {prefix}_blocks, [{work}+{BLOCKS}];"),
-        // The first thread of the block asks.
-        format!("mov.u32 {prefix}_bits, %tid.x;"),
-        format!("mov.u32 {prefix}_tid, %tid.y;"),
-        format!("or.b32 {prefix}_bits, {prefix}_bits, {prefix}_tid;"),
-        format!("mov.u32 {prefix}_tid, %tid.z;"),
-        format!("or.b32 {prefix}_bits, {prefix}_bits, {prefix}_tid;"),
-        format!("setp.ne.u32 {prefix}_other, {prefix}_bits, 0;"),
-    ]
-    .map(line)
-    .into()
-}
+/// Its [`SHARED_SIZE`] bytes, its registers, and whether a thread is the first of the block, which asks.
+const DECLARATIONS: &str = "\
+.shared .align 16 .b8 $answers[128];
+.reg .b32 $place, $block, $blocks, $word<4>, $bits, $tid;
+.reg .b64 $from;
+.reg .pred $over, $other, $stop, $given;
+mov.u32 $place, $answers;
+ld.param.u32 $blocks, [$work+12];
+mov.u32 $bits, %tid.x;
+mov.u32 $tid, %tid.y;
+or.b32 $bits, $bits, $tid;
+mov.u32 $tid, %tid.z;
+or.b32 $bits, $bits, $tid;
+setp.ne.u32 $other, $bits, 0;";
+const _: () = assert!(SHARED_SIZE == 128);
 
-/// The first thread's part: the answer is the next number, or one behind all of them.
-fn ask(prefix: &str, work: &str) -> Vec<Statement> {
-    let mut code = vec![format!("@{prefix}_other bra {prefix}_asked;"), format!("mov.u32 {prefix}_bits, 0;")];
-    for flag in FLAGS {
-        code.extend([
-            format!("ld.param.u64 {prefix}_from, [{work}+{flag}];"),
-            format!("setp.ne.u64 {prefix}_given, {prefix}_from, 0;"),
-            format!("mov.u32 {prefix}_word, 0;"),
-            // Volatile is relaxed and of system scope: the host and other processes write to it.
-            format!("@{prefix}_given ld.volatile.global.u32 {prefix}_word, [{prefix}_from];"),
-            format!("or.b32 {prefix}_bits, {prefix}_bits, {prefix}_word;"),
-        ]);
-    }
-    code.extend([
-        format!("ld.param.u32 {prefix}_word, [{work}+{MASK}];"),
-        format!("and.b32 {prefix}_bits, {prefix}_bits, {prefix}_word;"),
-        format!("setp.ne.u32 {prefix}_stop, {prefix}_bits, 0;"),
-        format!("mov.u32 {prefix}_block, -1;"),
-        format!("ld.param.u64 {prefix}_from, [{work}+{NEXT}];"),
-        format!("@!{prefix}_stop atom.global.add.u32 {prefix}_block, [{prefix}_from], 1;"),
-        format!("st.volatile.shared.u32 [{prefix}_place], {prefix}_block;"),
-    ]);
-    code.into_iter().map(line).chain([label(format!("{prefix}_asked"))]).collect()
-}
+/// The first thread's part: the answer is the next number, or one behind all of them. Volatile is relaxed and of system scope: the
+/// host and other processes write to the flags. All of them are on their way before one is looked at: they lie in the
+/// host's memory, and one journey there is what a block can afford.
+const ASK: &str = "\
+@$other bra $asked;
+ld.param.u64 $from, [$work+24];
+setp.ne.u64 $given, $from, 0;
+mov.u32 $word0, 0;
+@$given ld.volatile.global.u32 $word0, [$from];
+ld.param.u64 $from, [$work+32];
+setp.ne.u64 $given, $from, 0;
+mov.u32 $word1, 0;
+@$given ld.volatile.global.u32 $word1, [$from];
+ld.param.u64 $from, [$work+40];
+setp.ne.u64 $given, $from, 0;
+mov.u32 $word2, 0;
+@$given ld.volatile.global.u32 $word2, [$from];
+ld.param.u64 $from, [$work+48];
+setp.ne.u64 $given, $from, 0;
+mov.u32 $word3, 0;
+@$given ld.volatile.global.u32 $word3, [$from];
+ld.param.u32 $bits, [$work+56];
+or.b32 $word0, $word0, $word1;
+or.b32 $word0, $word0, $word2;
+or.b32 $word0, $word0, $word3;
+and.b32 $bits, $bits, $word0;
+setp.ne.u32 $stop, $bits, 0;
+mov.u32 $block, -1;
+ld.param.u64 $from, [$work+16];
+@!$stop atom.global.add.u32 $block, [$from], 1;
+st.volatile.shared.u32 [$place], $block;";
+
+/// Behind the barrier: the answer, and the place of the next one.
+const ANSWERED: &str = "\
+ld.volatile.shared.u32 $block, [$place];
+xor.b32 $place, $place, 4;
+setp.ge.u32 $over, $block, $blocks;
+@$over exit;";

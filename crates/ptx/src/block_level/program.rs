@@ -203,19 +203,30 @@ impl<'m> Program<'m> {
         Ok(())
     }
 
+    /// Whether a sliced version of a kernel may be made: each call of a function that calls itself would need more of a stack that
+    /// the program made as large as the original needs it.
+    pub(super) fn check_sliced(&self, reachable: &[usize]) -> Result<(), Finding> {
+        self.refuse_recursion(reachable, |name| self.needs.get(name).is_some_and(|needs| !needs.is_empty()))
+    }
+
+    /// That none of them, as far as they count, calls itself.
+    fn refuse_recursion(&self, reachable: &[usize], counts: impl Fn(&str) -> bool) -> Result<(), Finding> {
+        let circular = reachable.iter().filter(|index| self.circular[**index]);
+        match circular.map(|index| self.routines[*index].function).find(|function| counts(&function.name)) {
+            Some(function) => Err(Finding::at(RefusalKind::Recursion, &function.name, function.span.start)),
+            None => Ok(()),
+        }
+    }
+
     /// Whether a preemptible version of a kernel may be made, and how.
     pub(super) fn check_preemptible(&self, reachable: &[usize], can_park: bool) -> Result<(Plan, Waits), Finding> {
         let all = || reachable.iter().map(|index| &self.routines[*index]);
         if let Some(finding) = all().find_map(|routine| routine.left_behind.as_ref()) {
             return Err(finding.clone());
         }
-        let meets = |routine: &&Routine<'m>| self.meetings.contains_key(routine.function.name.as_str());
-        if reachable.iter().any(|index| self.circular[*index])
-            && let Some(function) = all().skip(1).find(meets)
-        {
-            let function = function.function;
-            return Err(Finding::at(RefusalKind::Barrier, &function.name, function.span.start));
-        }
+        // Compilers take a warp that calls a function together for one that returns together. Threads that go to different depths
+        // need not, and the persistent block's loop goes on with what the compiler keeps once for the whole warp.
+        self.refuse_recursion(reachable, |_| true)?;
         let codes = || all().filter_map(|routine| routine.code.as_ref().ok());
         shared::check_size(codes(), self.names)?;
         let waits = codes().map(leftovers::waits).fold(Waits::default(), Waits::and);

@@ -34,6 +34,8 @@ pub enum RefusalKind {
     FunctionPointer,
     /// A function that is not in the module.
     ForeignFunction,
+    /// A function that calls itself.
+    Recursion,
     /// An assertion, whose message names the block.
     Assertion,
     /// A variable that the versions cannot share with the original.
@@ -66,6 +68,7 @@ impl Display for RefusalKind {
             Self::Texture => "uses a texture, sampler or surface of its module",
             Self::FunctionPointer => "uses the address of a function",
             Self::ForeignFunction => "calls a function that is not in its module",
+            Self::Recursion => "calls itself, so neither its stack nor where its threads meet again is known",
             Self::Assertion => "has an assertion, which names the block",
             Self::Variable => "uses a variable that cannot be shared",
             Self::Contraction => "has a product and a sum that may be fused or not",

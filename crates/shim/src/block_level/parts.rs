@@ -212,7 +212,6 @@ impl<'a> Job<'a> {
         let (mut state, _occupied) = self.begin(conduct)?;
         let (mut first, mut number, mut has_waited) = (0, 0, true);
         let (mut held, mut share) = (Duration::ZERO, 0.0);
-        note(SLICED);
         loop {
             let most = if has_waited { conduct.at_once } else { u32::MAX };
             let most = most.min(self.blocks - first);
@@ -236,6 +235,9 @@ impl<'a> Job<'a> {
             drop(state);
             if !is_ok(code) {
                 return (first > 0).then(|| self.refused(code));
+            }
+            if first == 0 {
+                note(SLICED);
             }
             first += count;
             if first == self.blocks {

@@ -16,9 +16,11 @@ use crate::call::is_ok;
 use crate::gate::{self, Part};
 use crate::lane::FULL;
 use crate::tenant;
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use detshare_board::{SLOTS, clock};
-use detshare_cuda::types::{CUevent, CUfunction, CUresult};
+use detshare_cuda::types::{CUfunction, CUresult};
+use detshare_policy::block_level::Ended;
 use detshare_ptx::block_level::Persistent;
 
 /// Once it may run, it runs for so long at least, whatever happens meanwhile.
@@ -31,18 +33,26 @@ struct Others {
     words: [u64; 3],
 }
 
-/// How persistent blocks ended, when they were launched, and when we stopped them if we did.
-struct Ended {
+/// What is lost at least between the host and the GPU, in nanoseconds: from putting blocks into the stream until they begin, and
+/// from their end until the host has noticed.
+static LEAST_LOST_NS: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// How watching persistent blocks ended, when it began, when we stopped them if we did, and when they were known to be over.
+struct Watched {
     waited: Waited,
     started: u64,
     stopped: Option<u64>,
+    noticed: u64,
 }
 
-impl Ended {
+impl Watched {
     /// How long it was until they gave way: since we stopped them, or another tenant's step did.
-    fn gave_way_ns(&self, others: &Others) -> Option<u64> {
-        let asked = self.stopped.into_iter().chain(gate::begun_since(others.slots, self.started)).min();
-        asked.map(|at| clock::now().saturating_sub(at))
+    fn gave_way_ns(&self, others: &Others, put_in_ns: u64, ran: Duration) -> Option<u64> {
+        let ended = Ended { put_in_ns, ran_ns: nanoseconds(ran), noticed_ns: self.noticed };
+        let lost = ended.lost_ns();
+        let least = LEAST_LOST_NS.fetch_min(lost, Ordering::Relaxed).min(lost);
+        let asked = self.stopped.into_iter().chain(gate::begun_since(others.slots, self.started)).min()?;
+        Some(ended.over_ns(least).saturating_sub(asked))
     }
 }
 
@@ -66,18 +76,18 @@ impl Job<'_> {
         let (mut state, _occupied) = self.begin(conduct)?;
         let (mut is_first, mut stops, mut took) = (true, 0, Some(Duration::ZERO));
         let (mut reached, mut looks_at_others) = (0, true);
-        note(PREEMPTIBLE);
         loop {
             control.stop(false);
             let others = if looks_at_others { self.others(conduct, &control, lane) } else { Others::default() };
             let [one, two, three] = others.words;
             arguments.set(&Persistent { flags: [control.flag(), one, two, three], ..work });
             let mut is_marked = false;
+            let put_in = clock::now();
             let code = self.put_in(&mut state, lane, |at| {
                 if is_first {
                     cu!(cuMemsetD32Async(control.counter(), 0, 1, at));
                 }
-                if conduct.is_measured {
+                if conduct.plan.is_some() {
                     cu!(cuEventRecord(start, at));
                 }
                 let code = arguments.launch(function, conduct.at_once, self.request.shape, at);
@@ -95,11 +105,14 @@ impl Job<'_> {
             if !is_ok(code) {
                 return (!is_first).then(|| self.refused(code));
             }
+            if is_first {
+                note(PREEMPTIBLE);
+            }
             if !is_marked {
                 break;
             }
-            let ended = self.watch(conduct, &control, end, stops, lane == FULL);
-            match ended.waited {
+            let watched = self.watch(conduct, &control, stops, lane == FULL);
+            match watched.waited {
                 // What went wrong is told by the next call, as for the original.
                 Waited::Failed => break,
                 Waited::TooLong => {
@@ -108,12 +121,11 @@ impl Job<'_> {
                     break;
                 }
                 Waited::Over => {
-                    if conduct.is_measured {
-                        took = took.and_then(|took| Some(took + elapsed(start, stopped)?.mul_f64(share)));
-                    }
+                    let ran = conduct.plan.and_then(|_| elapsed(start, stopped));
+                    took = took.and_then(|took| Some(took + ran?.mul_f64(share)));
                     let counted = control.counted();
                     let is_complete = counted >= self.blocks;
-                    match (conduct.plan, ended.gave_way_ns(&others)) {
+                    match (conduct.plan, ran.and_then(|ran| watched.gave_way_ns(&others, put_in, ran))) {
                         (Some((plan, number)), Some(ns)) if !is_complete => plan.note_giving_way(number, ns),
                         (Some((plan, number)), _) if is_complete && conduct.is_measured => {
                             took.into_iter().for_each(|took| plan.note(number, took));
@@ -123,7 +135,7 @@ impl Job<'_> {
                     if is_complete {
                         break;
                     }
-                    if ended.stopped.is_none() {
+                    if watched.stopped.is_none() {
                         note(BY_OTHERS);
                         report::changed();
                     }
@@ -160,7 +172,8 @@ impl Job<'_> {
 
     /// Waits for persistent blocks to end, and stops them if somebody else is to have the GPU. They have been stopped so
     /// often before, and run on all SMs, or not.
-    fn watch(&self, conduct: &Conduct<'_>, control: &Control, end: CUevent, stops: u64, has_all: bool) -> Ended {
+    fn watch(&self, conduct: &Conduct<'_>, control: &Control, stops: u64, has_all: bool) -> Watched {
+        let [end, ..] = control.events();
         let Request { coroutine, logical, profile, .. } = self.request;
         let part = Part { lasts_ns: conduct.part_ns, is_alone: true, has_all };
         let (started, patience) = (clock::now(), nanoseconds(conduct.patience()));
@@ -183,13 +196,14 @@ impl Job<'_> {
                     stopped = Some(now);
                 }
             }
-            match cu!(cuEventQuery(end)) {
-                CUresult::CUDA_ERROR_NOT_READY => {}
-                code if is_ok(code) => return Ended { waited: Waited::Over, started, stopped },
-                _ => return Ended { waited: Waited::Failed, started, stopped },
-            }
-            if now.saturating_sub(started) > patience || coroutine.is_ending() {
-                return Ended { waited: Waited::TooLong, started, stopped };
+            let waited = match cu!(cuEventQuery(end)) {
+                CUresult::CUDA_ERROR_NOT_READY => {
+                    (now.saturating_sub(started) > patience || coroutine.is_ending()).then_some(Waited::TooLong)
+                }
+                code => Some(if is_ok(code) { Waited::Over } else { Waited::Failed }),
+            };
+            if let Some(waited) = waited {
+                return Watched { waited, started, stopped, noticed: clock::now() };
             }
             std::thread::yield_now();
         }

@@ -16,6 +16,7 @@ use crate::tenant::membership;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
+use detshare_board::clock;
 use detshare_cuda::types::CUfunction;
 use detshare_policy::block_level::{
     Because, COUNT, Extent, Measured, ORIGINAL, VERSIONS, Version, choose, turnaround_ns as until_it_gives_way,
@@ -42,6 +43,7 @@ pub(super) struct Plan {
     took: [AtomicU64; COUNT],
     times: [AtomicU32; COUNT],
     gave_way: [AtomicU64; COUNT],
+    gave_way_at: [AtomicU64; COUNT],
     launches: AtomicU32,
     preempted: AtomicU64,
     /// Versions of which something was measured since the daemon was told, as bits.
@@ -120,7 +122,7 @@ impl Plan {
         };
         let (took_ns, times) = known(self.identity_of(number, Kept::Took)).unwrap_or((0, 0));
         let gave_way_ns = known(self.identity_of(number, Kept::GaveWay)).map_or(0, |(ns, _)| ns);
-        Measured { took_ns, times, gave_way_ns }
+        Measured { took_ns, times, gave_way_ns, gave_way_at_ns: clock::now() }
     }
 
     fn identity_of(&self, number: usize, kept: Kept) -> u64 {
@@ -131,6 +133,7 @@ impl Plan {
         self.took[number].store(measured.took_ns, Ordering::Relaxed);
         self.times[number].store(measured.times, Ordering::Relaxed);
         self.gave_way[number].store(measured.gave_way_ns, Ordering::Relaxed);
+        self.gave_way_at[number].store(measured.gave_way_at_ns, Ordering::Relaxed);
     }
 
     fn get(&self, number: usize) -> Measured {
@@ -138,6 +141,7 @@ impl Plan {
             took_ns: self.took[number].load(Ordering::Relaxed),
             times: self.times[number].load(Ordering::Relaxed),
             gave_way_ns: self.gave_way[number].load(Ordering::Relaxed),
+            gave_way_at_ns: self.gave_way_at[number].load(Ordering::Relaxed),
         }
     }
 
@@ -155,8 +159,8 @@ impl Plan {
     pub(super) fn next(&self, profile: &Profile) -> Next {
         self.note_original(profile);
         let measured = core::array::from_fn(|number| self.get(number));
-        let (extent, limit) = (self.extent(), turnaround_ns());
-        let (number, because) = choose(&extent, &measured, limit);
+        let (extent, limit, now) = (self.extent(), turnaround_ns(), clock::now());
+        let (number, because) = choose(&extent, &measured, limit, now);
         let count = self.launches.fetch_add(1, Ordering::Relaxed);
         let version = VERSIONS[number];
         // Of one that was never measured nothing better is known than that it takes no less than the original.
@@ -169,7 +173,7 @@ impl Plan {
             is_measured: matches!(because, Because::Trying | Because::Unmeasured)
                 || (number != ORIGINAL && count.is_multiple_of(RARELY)),
             takes_ns: at_least.took_ns,
-            turnaround_ns: until_it_gives_way(&extent, version, &at_least),
+            turnaround_ns: until_it_gives_way(&extent, version, &at_least, now),
         }
     }
 
@@ -191,7 +195,7 @@ impl Plan {
     /// It gave way so late.
     pub(super) fn note_giving_way(&self, number: usize, ns: u64) {
         let mut measured = self.get(number);
-        measured.note_giving_way(ns);
+        measured.note_giving_way(ns, clock::now());
         self.set(number, measured);
         self.preempted.fetch_add(1, Ordering::Relaxed);
         self.changed.fetch_or(1 << number, Ordering::Relaxed);
@@ -202,7 +206,7 @@ impl Plan {
     pub(super) fn publish(&self) {
         let changed = self.changed.swap(0, Ordering::Relaxed);
         for number in (0..COUNT).filter(|number| changed >> number & 1 != 0) {
-            let Measured { took_ns, times, gave_way_ns } = self.get(number);
+            let Measured { took_ns, times, gave_way_ns, .. } = self.get(number);
             let name = |what: &str| format!("{} {:?} {what}", self.name(), VERSIONS[number]);
             kernel::publish(self.identity_of(number, Kept::Took), &name("takes"), FULL, took_ns, times);
             if gave_way_ns != 0 {
@@ -226,7 +230,7 @@ impl Plan {
     /// What is chosen and why, and what was measured of each version.
     pub(super) fn judged(&self) -> (usize, Because, [Measured; COUNT]) {
         let measured = core::array::from_fn(|number| self.get(number));
-        let (number, because) = choose(&self.extent(), &measured, turnaround_ns().max(1));
+        let (number, because) = choose(&self.extent(), &measured, turnaround_ns().max(1), clock::now());
         (number, because, measured)
     }
 }

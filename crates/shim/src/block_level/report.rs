@@ -12,6 +12,7 @@ use crate::settings;
 use crate::stats::{json, write_whole};
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
+use detshare_board::clock;
 use detshare_policy::block_level::{VERSIONS, Version, turnaround_ns as until_it_gives_way};
 use std::fmt::Write as _;
 
@@ -75,7 +76,7 @@ fn shape(plan: &plan::Plan) -> String {
     let versions = VERSIONS.iter().zip(&measured).filter(|(version, it)| it.times > 0 && extent.applies(**version));
     let mut each = String::new();
     for (version, it) in versions {
-        let turnaround = until_it_gives_way(&extent, *version, it);
+        let turnaround = until_it_gives_way(&extent, *version, it, clock::now());
         let comma = if each.is_empty() { "" } else { "," };
         let _ = write!(
             each,

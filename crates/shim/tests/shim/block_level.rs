@@ -2,13 +2,14 @@
 //! are those of the original, and nothing waits for what comes after it.
 
 mod guards;
+mod kept;
 
 use crate::stage::{built, shim};
 use crate::tenants::{Admitted, Office, SLO_AWARE, until};
 use detshare_board::{Claim, Class, Tenant, clock};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::time::Duration;
@@ -295,21 +296,24 @@ fn alone_nothing_is_launched_in_parts() {
     assert_eq!(stats["block_level"], Value::Null, "{stats}");
 }
 
+/// The one module that was rewritten, on disk.
+fn only_entry(folder: &Path) -> PathBuf {
+    let files = std::fs::read_dir(folder.join("block-level")).expect("the cache").flatten();
+    let mut paths: Vec<_> = files.map(|file| file.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|it| it == "versions"));
+    let [entry] = paths.try_into().expect("one entry");
+    entry
+}
+
 /// What was rewritten is found again; a broken entry is made anew, and said.
 #[test]
 fn rewritten_modules_are_kept_and_broken_ones_made_anew() {
-    let entries = |folder: &Path| -> Vec<_> {
-        let files = std::fs::read_dir(folder.join("block-level")).expect("the cache").flatten();
-        let mut paths: Vec<_> = files.map(|file| file.path()).collect();
-        paths.retain(|path| path.extension().is_some_and(|it| it == "versions"));
-        paths
-    };
     let arguments = ["--blocks", "300", "--rounds", "20", "--for-ms", "1000", "--wait"];
     let mut company = Company::new(&arguments, &[]);
     until("the first has its versions", || company.is_prepared());
     company.ends();
     let office = Rc::clone(&company.office);
-    let [entry] = entries(office.folder.path()).try_into().expect("one entry");
+    let entry = only_entry(office.folder.path());
     let whole = std::fs::read(&entry).expect("it can be read");
 
     std::fs::write(&entry, &whole[..whole.len() - 1]).expect("it can be cut");
@@ -337,6 +341,32 @@ fn rewritten_modules_are_kept_and_broken_ones_made_anew() {
     std::fs::remove_dir_all(office.folder.path().join("block-level")).expect("it can be removed");
     std::fs::write(office.folder.path().join("block-level"), "in the way").expect("it can be written");
     Company::in_office(office, &arguments, &[]).ends();
+}
+
+/// Whatever keeps the thread in the background from having versions ready, here a file that nobody reads: the first launches are made,
+/// and many more, with the originals.
+#[test]
+fn no_launch_waits_for_versions_to_be_ready() {
+    let arguments = ["--blocks", "300", "--rounds", "20", "--for-ms", "1000", "--wait"];
+    let mut company = Company::new(&arguments, &[]);
+    until("the first has its versions", || company.is_prepared());
+    company.ends();
+    let office = Rc::clone(&company.office);
+    let entry = only_entry(office.folder.path());
+    std::fs::remove_file(&entry).expect("it can be removed");
+
+    let mut unread = entry.clone();
+    let block = |child: &Child| {
+        unread.set_extension(format!("{}.part", child.id()));
+        assert!(Command::new("mkfifo").arg(&unread).status().expect("it can be started").success());
+    };
+    let arguments = ["--blocks", "300", "--rounds", "20", "--for-ms", "60000", "--wait"];
+    let company = Company::started(office, &arguments, &[], Some(TURNAROUND_NS), block);
+    until("launches go on", || company.launched() > 200);
+    assert!(!company.is_prepared());
+    // It waits there: whoever opens it for reading waits for one who writes.
+    std::fs::read(&unread).expect("it is there");
+    until("it has its versions", || company.is_prepared());
 }
 
 /// It is never idle, from any of its threads: there is a moment for it all the same.
