@@ -11,7 +11,8 @@ struct Totals {
 
 __device__ void multiply_atomically(double* place, double factor) {
     auto* const bits = reinterpret_cast<unsigned long long*>(place);
-    unsigned long long seen = *bits, expected;
+    // Others write it at the same time: a plain read would be a race.
+    unsigned long long seen = *static_cast<volatile unsigned long long*>(bits), expected;
     do {
         expected = seen;
         seen = atomicCAS(bits, expected, __double_as_longlong(__longlong_as_double(expected) * factor));

@@ -4,7 +4,7 @@ use crate::build;
 use crate::process::{cargo, root, run, target};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The runner must have the version of the library that the benchmark is built with.
@@ -35,23 +35,24 @@ pub(crate) fn bench(record: bool) -> Result<()> {
         );
     }
     println!();
-    let rate = softgpu_figures(&built, "softgpu_rate")?;
-    let start = softgpu_figures(&built, "softgpu_start")?;
-    let ptx = softgpu_figures(&built, "ptx_rate")?;
+    let rate = softgpu_figures(&built, "softgpu_rate", None)?;
+    let start = softgpu_figures(&built, "softgpu_start", Some(("--detshare", built.join("detshare"))))?;
+    let corpus = root().join("crates/ptx/tests/corpus");
+    let ptx = softgpu_figures(&built, "ptx_rate", Some(("--corpus", corpus)))?;
     if record {
         let records = [
             ("call-cost-stub.json", json!({ "calls": rows })),
             ("softgpu-rate.json", rate),
             ("softgpu-start.json", json!({ "start": start })),
             ("softgpu-memory.json", footprint(&built)?),
-            ("ptx-rate.json", json!({ "megabyte": ptx })),
+            ("ptx-rate.json", ptx),
         ];
         records.into_iter().try_for_each(|(name, report)| write_record("cargo xtask bench --record", name, report))?;
     }
     Ok(())
 }
 
-/// Writes figures with the command, the machine, the date and what was measured.
+/// Writes figures with the command, the commit, the machine and the date.
 pub(crate) fn write_record(command: &str, name: &str, mut report: Value) -> Result<()> {
     report["command"] = command.into();
     report["commit"] = commit()?.into();
@@ -64,10 +65,15 @@ pub(crate) fn write_record(command: &str, name: &str, mut report: Value) -> Resu
     Ok(())
 }
 
-/// What a benchmark of the software GPU measures.
-fn softgpu_figures(built: &Path, benchmark: &str) -> Result<Value> {
+/// What a benchmark of the software GPU measures, with one more option of its own.
+fn softgpu_figures(built: &Path, benchmark: &str, option: Option<(&str, PathBuf)>) -> Result<Value> {
     let out = target().join(format!("{benchmark}.json"));
-    run(Command::new(built.join(benchmark)).arg("--driver").arg(built.join(build::SOFTGPU)).arg("--out").arg(&out))?;
+    let mut command = Command::new(built.join(benchmark));
+    command.arg("--driver").arg(built.join(build::SOFTGPU)).arg("--out").arg(&out);
+    if let Some((flag, value)) = option {
+        command.arg(flag).arg(value);
+    }
+    run(&mut command)?;
     Ok(serde_json::from_str(&std::fs::read_to_string(out)?)?)
 }
 
@@ -132,6 +138,18 @@ fn first_number(value: &Value) -> Option<f64> {
         Value::Array(items) => items.iter().find_map(first_number),
         _ => None,
     }
+}
+
+/// What was measured: the commit, and whether files differ from it. (Other records, of a minute ago, are no difference.)
+fn commit() -> Result<String> {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).current_dir(root()).output().context("git")?;
+        ensure!(output.status.success(), "git {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
+        anyhow::Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
+    };
+    let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
+    let changed = git(&["status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/results"])?;
+    Ok(if changed.is_empty() { commit } else { format!("{commit} with changes") })
 }
 
 fn machine() -> String {

@@ -6,6 +6,8 @@
 mod bench;
 mod block_level;
 mod build;
+#[cfg(test)]
+mod counts;
 mod daemon;
 mod demo;
 mod generate;

@@ -185,17 +185,24 @@ pub(crate) fn in_parallel<T: Send, R: Send>(all: Vec<T>, work: impl Fn(T) -> Res
 
 /// Runs them all, and compares their results with a GPU's where these are known.
 pub(crate) fn check(samples: &[Sample], built: &Path, way: Way) -> Result<()> {
-    softgpu::in_that_way(way, || run_all(samples, built, way))
+    softgpu::in_that_way(way, || check_with(samples, built, way, &format!("{way:?}"), None))
 }
 
-fn run_all(samples: &[Sample], built: &Path, way: Way) -> Result<()> {
+/// The same with every kernel checked, which fails if anything is found.
+pub(crate) fn check_checked(samples: &[Sample], built: &Path) -> Result<()> {
+    check_with(samples, built, Way::Directly, "checked", Some(softgpu::CHECKED))
+}
+
+fn check_with(samples: &[Sample], built: &Path, way: Way, name: &str, variable: Option<(&str, &str)>) -> Result<()> {
     let expected = expected()?;
     let driver = softgpu::driver_folder(built, way)?;
-    let out = target().join("samples-results").join(format!("{way:?}"));
+    let out = target().join("samples-results").join(name);
     std::fs::create_dir_all(&out)?;
     let wanted = |sample: &Sample| expected.as_ref().and_then(|all| all["samples"].get(&sample.name));
     let verdicts = in_parallel(samples.iter().collect(), |sample: &Sample| {
-        Ok((&sample.name, check_one(sample, built, way, &driver, &out, wanted(sample))))
+        let mut command = softgpu::command("timeout", built, way);
+        command.env("LD_LIBRARY_PATH", &driver).envs(sample.variable.clone()).envs(variable);
+        Ok((&sample.name, check_one(sample, command, &out, wanted(sample))))
     })?;
     let failures = verdicts.iter().filter_map(|(name, verdict)| Some((name, verdict.as_ref().err()?)));
     let failed = failures.inspect(|(name, error)| println!("{name}: {error:#}")).count();
@@ -211,22 +218,14 @@ fn run_all(samples: &[Sample], built: &Path, way: Way) -> Result<()> {
     Ok(())
 }
 
-fn check_one(
-    sample: &Sample,
-    built: &Path,
-    way: Way,
-    driver: &Path,
-    out: &Path,
-    expected: Option<&Value>,
-) -> Result<()> {
+/// Runs a sample by a command that takes a limit of time first.
+fn check_one(sample: &Sample, mut command: Command, out: &Path, expected: Option<&Value>) -> Result<()> {
     let results = out.join(&sample.name).with_extension("json");
     if results.exists() {
         std::fs::remove_file(&results)?;
     }
     let log = std::fs::File::create(results.with_extension("log"))?;
-    let mut command = softgpu::command("timeout", built, way);
-    command.args([LIMIT_S.as_ref(), sample.program.as_os_str(), results.as_os_str()]).env("LD_LIBRARY_PATH", driver);
-    command.envs(sample.variable.clone());
+    command.args([LIMIT_S.as_ref(), sample.program.as_os_str(), results.as_os_str()]);
     let status = command.stdout(log.try_clone()?).stderr(log).status()?;
     ensure!(status.success(), "ended with {status}");
     let found: Value = serde_json::from_str(&std::fs::read_to_string(&results)?)?;
@@ -238,38 +237,54 @@ pub(crate) fn started_by_detshare(toolkit: &Path, samples: &[Sample], built: &Pa
     /// It needs kernels, variables and the linker.
     const PROGRAM: &str = "separate";
     let sample = samples.iter().find(|sample| sample.name == PROGRAM).context("the sample is there")?;
-    let ended = run_on_software_gpu(built, &sample.program)?;
+    let ended = on_software_gpu(built, &sample.program).output()?;
     ensure!(ended.status.success(), "{PROGRAM} ended with {}", ended.status);
     // The loader complains there if versions of names do not fit.
     ensure!(ended.stderr.is_empty(), "{PROGRAM}: {}", String::from_utf8_lossy(&ended.stderr));
-    let carries_its_own = compile_with_static_runtime(toolkit)?;
-    let ended = run_on_software_gpu(built, &carries_its_own)?;
+    // As nvcc links where nothing is said.
+    let carries_its_own = compile_part(toolkit, "static_runtime", &[])?;
+    let ended = on_software_gpu(built, &carries_its_own).output()?;
     ensure!(!ended.status.success(), "NVIDIA's runtime works: then say so");
     let words = String::from_utf8_lossy(&ended.stderr);
     ensure!(words.contains("nvcc -cudart shared"), "a program with NVIDIA's runtime is not told what to do: {words}");
+    asks_for_too_much(toolkit, built)
+}
+
+/// A kernel that calls what our device runtime lacks: the launch fails with the code for that, and the function is named.
+fn asks_for_too_much(toolkit: &Path, built: &Path) -> Result<()> {
+    let program = compile_part(toolkit, "missing_runtime", &["-rdc=true", "-cudart", "shared"])?;
+    let ended = on_software_gpu(built, &program).env("DETSHARE_LOG", "1").output()?;
+    let (found, told) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+    ensure!(found.starts_with("cudaErrorNotSupported, "), "what the device runtime lacks ends in {found}");
+    let name = "a function of the device runtime that is not there: 'call.uni (retval0), __cudaCDP2FuncGetAttributes";
+    ensure!(told.contains(name), "what the device runtime lacks is not named: {told}");
     Ok(())
 }
 
-fn run_on_software_gpu(built: &Path, program: &Path) -> Result<std::process::Output> {
+fn on_software_gpu(built: &Path, program: &Path) -> Command {
     let mut command = Command::new(built.join("detshare"));
     command.args(["run", "--device", "soft", "--"]).arg(program);
-    for name in ["LD_LIBRARY_PATH", "LD_PRELOAD", "DETSHARE_DRIVER", "DETSHARE_SHIM", "DETSHARE_SOFTGPU"] {
+    for name in
+        ["LD_LIBRARY_PATH", "LD_PRELOAD", "DETSHARE_DRIVER", "DETSHARE_LOG", "DETSHARE_SHIM", "DETSHARE_SOFTGPU"]
+    {
         command.env_remove(name);
     }
     // No daemon of anybody else's.
-    Ok(command.env("DETSHARE_DIR", target().join("samples-no-daemon")).output()?)
+    command.env("DETSHARE_DIR", target().join("samples-no-daemon"));
+    command
 }
 
-/// A program as nvcc links it where nothing is said.
-fn compile_with_static_runtime(toolkit: &Path) -> Result<PathBuf> {
-    let source = folder().join("parts/static_runtime.cu");
-    let out = target().join("samples/static_runtime");
-    let program = out.join("static_runtime");
-    let key = key_of(&(contents(std::slice::from_ref(&source))?, TOOLKIT));
+/// A program that is no sample: it shows how something fails.
+fn compile_part(toolkit: &Path, name: &str, options: &[&str]) -> Result<PathBuf> {
+    let source = folder().join("parts").join(name).with_extension("cu");
+    let out = target().join("samples").join(name);
+    let program = out.join(name);
+    let key = key_of(&(contents(std::slice::from_ref(&source))?, TOOLKIT, options));
     if !is_current(&out, key) {
         std::fs::create_dir_all(&out)?;
         let mut nvcc = Command::new(toolkit.join("bin/nvcc"));
-        nvcc.args(["-arch=compute_90", "-code=compute_90", "-L"]).arg(toolkit.join("lib"));
+        nvcc.args(["-arch=compute_90", "-code=compute_90"]).args(options);
+        nvcc.arg("-L").arg(link_folder(toolkit)?).arg("-L").arg(toolkit.join("lib"));
         run(nvcc.arg(source).arg("-o").arg(&program))?;
         make_current(&out, key)?;
     }

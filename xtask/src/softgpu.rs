@@ -222,6 +222,52 @@ pub(crate) fn numba_programs(packages: &Path, built: &Path, way: Way) -> Result<
     in_that_way(way, || run(&mut programs))
 }
 
+/// The same with every kernel checked, which fails if anything is found.
+pub(crate) fn numba_checked(packages: &Path, built: &Path) -> Result<()> {
+    let mut program = command("python3", built, Way::Directly);
+    numba_environment(program.args(NUMBA_PROGRAMS), packages).envs([CHECKED]);
+    run(program.env("NUMBA_CUDA_DRIVER", Way::Directly.library(built)))
+}
+
+/// The examples of Numba's documentation, as the package itself has them as tests. All of them: one that finds something
+/// missing skips itself.
+pub(crate) fn numba_examples(packages: &Path, built: &Path, way: Way) -> Result<()> {
+    const EXAMPLES: [&str; 10] = [
+        "cg",
+        "cpu_gpu_compat",
+        "ffi",
+        "laplace",
+        "matmul",
+        "montecarlo",
+        "reduction",
+        "sessionize",
+        "ufunc",
+        "vecadd",
+    ];
+    /// It draws 450 million numbers, which takes longer than all the others, and has one kernel: once is enough.
+    const LONG: &str = "random";
+    let names = EXAMPLES.into_iter().chain(Some(LONG).filter(|_| matches!(way, Way::Directly)));
+    let modules: Vec<_> = names.map(|name| format!("numba.cuda.tests.doc_examples.test_{name}")).collect();
+    // `ffi` has two.
+    let count = modules.len() + 1;
+    let mut program = command("python3", built, way);
+    program.args(["-W", "ignore", "-m", "unittest"]).args(modules);
+    numba_environment(&mut program, packages).env("NUMBA_CUDA_DRIVER", way.library(built));
+    let output = program.output().with_context(|| format!("cannot start {program:?}"))?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "Numba's examples ended with {}:\n{told}", output.status);
+    all_ran(&told, count).with_context(|| format!("Numba's examples:\n{told}"))
+}
+
+/// That Python's unittest says so many tests ran, and none was skipped.
+fn all_ran(told: &str, count: usize) -> Result<()> {
+    let ran = told.lines().find_map(|line| line.strip_prefix("Ran ")?.split(' ').next()?.parse::<usize>().ok());
+    ensure!(ran == Some(count), "{ran:?} tests ran instead of {count}");
+    // With skipped ones it says "OK (skipped=…)".
+    ensure!(told.lines().next_back() == Some("OK"), "not all of them did what they are for");
+    Ok(())
+}
+
 /// Without the warnings of an old Numba.
 const NUMBA_PROGRAMS: [&str; 3] = ["-W", "ignore", "crates/softgpu/tests/numba/programs.py"];
 
@@ -257,8 +303,7 @@ fn verified(built: &Path, program: impl IntoIterator<Item = impl AsRef<OsStr>>) 
 /// Driver-API programs.
 pub(crate) fn verify_driver_api(built: &Path) -> Result<()> {
     run(&mut verified(built, [built.join("vector_add")]))?;
-    // The software GPU has no managed memory.
-    run(&mut verified(built, [built.join("managed_probe").as_os_str(), OsStr::new("pinned")]))
+    run(&mut verified(built, [built.join("managed_probe")]))
 }
 
 /// Numba's programs.
@@ -267,12 +312,15 @@ pub(crate) fn verify_numba(packages: &Path, built: &Path) -> Result<()> {
     run(numba_environment(&mut detshare, packages).env("NUMBA_CUDA_DRIVER", built.join(build::SHIM)))
 }
 
+/// Has every kernel checked, and ended if anything is found.
+pub(crate) const CHECKED: (&str, &str) = ("DETSHARE_SOFTGPU_CHECK", "fail");
+
 /// The same programs with every kernel checked, which fail if anything is found. (Those that are to fault do so first.)
 pub(crate) fn checked(built: &Path) -> Result<()> {
     let cases = root().join("crates/softgpu/tests/instructions/cases");
     for (suite, arguments) in [("instructions", vec![cases]), ("conformance", Vec::new())] {
         let mut program = command(built.join(suite), built, Way::Directly);
-        program.env("DETSHARE_SOFTGPU_CHECK", "fail").arg("--driver").arg(built.join(build::SOFTGPU)).args(arguments);
+        program.envs([CHECKED]).arg("--driver").arg(built.join(build::SOFTGPU)).args(arguments);
         summarised(&mut program, &format!("checked-{suite}"))?;
     }
     Ok(())
@@ -324,4 +372,18 @@ pub(crate) fn replace_link(link: &Path, to: &Path) -> Result<()> {
         std::fs::remove_file(link)?;
     }
     Ok(std::os::unix::fs::symlink(to, link)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_that_were_skipped_or_not_found_are_noticed() {
+        let told = |count: usize, end: &str| format!("..s\n-----\nRan {count} tests in 3.141s\n\n{end}\n");
+        assert!(all_ran(&told(12, "OK"), 12).is_ok());
+        assert!(all_ran(&told(12, "OK (skipped=1)"), 12).is_err());
+        assert!(all_ran(&told(11, "OK"), 12).is_err());
+        assert!(all_ran("", 12).is_err());
+    }
 }

@@ -76,6 +76,7 @@ pub(crate) fn test() -> Result<()> {
                 let name = format!("samples on the software GPU, {way:?}");
                 steps.run(&name, || samples::check(&compiled, &built, way))?;
             }
+            steps.run("samples, every kernel checked", || samples::check_checked(&compiled, &built))?;
             steps.run("kernels in parts beside a server", || block_level::sharing(&built, &compiled))?;
         }
         Err(error) => steps.skip("samples", &error),
@@ -86,7 +87,10 @@ pub(crate) fn test() -> Result<()> {
             for way in Way::ALL {
                 let name = format!("Numba on the software GPU, {way:?}");
                 steps.run(&name, || softgpu::numba_programs(&packages, &built, way))?;
+                let name = format!("examples of Numba's documentation, {way:?}");
+                steps.run(&name, || softgpu::numba_examples(&packages, &built, way))?;
             }
+            steps.run("Numba, every kernel checked", || softgpu::numba_checked(&packages, &built))?;
         }
         Err(error) => steps.skip("Numba on the software GPU", &error),
     }

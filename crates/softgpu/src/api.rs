@@ -22,6 +22,7 @@ mod context;
 mod copy;
 mod copy_array;
 mod copy_batch;
+mod core_dump;
 mod device;
 mod event;
 mod external_semaphore;
@@ -41,9 +42,11 @@ mod init;
 mod ipc;
 mod jit;
 mod launch;
+mod launch_parts;
 mod library;
 mod link;
 mod location;
+mod logs;
 mod managed;
 mod memory;
 mod memset;
@@ -60,12 +63,12 @@ mod tensor_map;
 mod virtual_memory;
 
 pub(crate) use self::{
-    array::*, capture::*, cluster::*, context::*, copy::*, copy_array::*, copy_batch::*, device::*, event::*,
-    external_semaphore::*, function::*, graph::*, graph_any::*, graph_attributes::*, graph_conditional::*,
+    array::*, capture::*, cluster::*, context::*, copy::*, copy_array::*, copy_batch::*, core_dump::*, device::*,
+    event::*, external_semaphore::*, function::*, graph::*, graph_any::*, graph_attributes::*, graph_conditional::*,
     graph_edges::*, graph_executable::*, graph_memory::*, graph_nodes::*, graph_objects::*, graph_waits::*,
-    green_context::*, init::*, ipc::*, launch::*, library::*, link::*, managed::*, memory::*, memset::*, module::*,
-    occupancy::*, peer::*, pointer::*, pool::*, pool_sharing::*, profiler::*, stream::*, stream_memory::*,
-    tensor_map::*, virtual_memory::*,
+    green_context::*, init::*, ipc::*, launch::*, launch_parts::*, library::*, link::*, logs::*, managed::*, memory::*,
+    memset::*, module::*, occupancy::*, peer::*, pointer::*, pool::*, pool_sharing::*, profiler::*, stream::*,
+    stream_memory::*, tensor_map::*, virtual_memory::*,
 };
 
 use crate::boundary::Outcome;

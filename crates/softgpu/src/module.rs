@@ -11,7 +11,7 @@ use core::ffi::c_void;
 use core::fmt::Write;
 use detshare_cuda::types::{CUfunction, CUresult};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 pub(crate) static MODULES: Table<Module> = Table::new();
 pub(crate) static FUNCTIONS: Table<Function> = Table::new();
@@ -46,6 +46,22 @@ pub(crate) struct Function {
     pub(crate) of_library: bool,
     pub(crate) kernel: Arc<Kernel>,
     pub(crate) attributes: Mutex<Attributes>,
+    prepared: Mutex<Prepared>,
+}
+
+/// What a program sets of a function before it launches it, where it does not say all of it at once.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Prepared {
+    /// Zeros, which no block has, where nothing is set.
+    pub(crate) block: [u32; 3],
+    pub(crate) dynamic_shared: u32,
+    pub(crate) parameters: Vec<u8>,
+}
+
+impl Function {
+    pub(crate) fn prepared(&self) -> MutexGuard<'_, Prepared> {
+        self.prepared.lock().expect("no panic while it is held")
+    }
 }
 
 /// What a program can set of a function.
@@ -194,6 +210,7 @@ impl Module {
                     large_clusters: false,
                     cluster: [0; 3],
                 }),
+                prepared: Mutex::default(),
             });
             FUNCTIONS.insert(function.handle, Arc::clone(&function));
             function

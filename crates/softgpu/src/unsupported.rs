@@ -8,7 +8,7 @@ type Reason = (&'static str, &'static [&'static str]);
 /// The first that names a function says why.
 static REASONS: &[Reason] = &[
     (
-        "Textures and surfaces: no PTX of the software GPU can use them.",
+        "Not written: textures and surfaces are left out, and no PTX of the software GPU can use them.",
         &[
             "cuTex*",
             "cuSurf*",
@@ -28,11 +28,8 @@ static REASONS: &[Reason] = &[
         &["cuImportExternalMemory", "cuDestroyExternalMemory", "cuExternalMemory*", "cuDeviceGetNvSciSyncAttributes"],
     ),
     (
-        "Launching as before CUDA 4: `cuLaunchKernel` takes shape and arguments at once.",
-        &["cuLaunch", "cuLaunchGrid", "cuLaunchGridAsync", "cuParamSet*", "cuFuncSetBlockShape", "cuFuncSetSharedSize"],
-    ),
-    (
-        "Deprecated by the manual, and only ever worked with one process for each device.",
+        "Not written: one grid over several devices, whose blocks wait for each other. The manual deprecates it since CUDA 11.3, \
+         and CUDA 13's runtime has it no more.",
         &["cuLaunchCooperativeKernelMultiDevice"],
     ),
     (
@@ -108,11 +105,12 @@ static REASONS: &[Reason] = &[
         ],
     ),
     ("Windows only.", &["cuDeviceGetLuid"]),
+    ("For the vendor's debugger, by a protocol that no public header describes.", &["cudbg*"]),
     (
-        "The vendor's debugger, profiler or checkpoint tool on its own protocol.",
-        &["cudbg*", "cuCoredump*", "cuCheckpoint*", "cuProfilerInitialize"],
+        "Not written: they put a process's device memory aside so that a tool such as CRIU can save the process.",
+        &["cuCheckpoint*"],
     ),
-    ("The driver writes no log of its own; `DETSHARE_LOG=1` has it on standard error.", &["cuLogs*"]),
+    ("Returns that on a GPU too: the manual says so of all drivers since CUDA 12.", &["cuProfilerInitialize"]),
     (
         "Notes on the budget of a virtual GPU: there is none.",
         &["cuDeviceRegisterAsyncNotification", "cuDeviceUnregisterAsyncNotification"],
@@ -158,6 +156,29 @@ static PARTS: &[(&[&str], &str)] = &[
     ),
 ];
 
+/// Functions that are there, and do less than a GPU's driver without saying so by a code.
+static LESS: &[(&[&str], &str)] = &[
+    (
+        &[
+            "cuLogsCurrent",
+            "cuLogsDumpToFile",
+            "cuLogsDumpToMemory",
+            "cuLogsRegisterCallback",
+            "cuLogsUnregisterCallback",
+        ],
+        "The log is always empty, and nobody is called back: with `DETSHARE_LOG=1` standard error has what there is to say.",
+    ),
+    (
+        &[
+            "cuCoredumpGetAttribute",
+            "cuCoredumpGetAttributeGlobal",
+            "cuCoredumpSetAttribute",
+            "cuCoredumpSetAttributeGlobal",
+        ],
+        "Settings are kept, but no core dump is written: standard error tells of a fault.",
+    ),
+];
+
 /// Why the function is not there; None for one that has no entry.
 pub fn reason(name: &str) -> Option<&'static str> {
     let name = name.strip_suffix("_ptsz").or_else(|| name.strip_suffix("_ptds")).unwrap_or(name);
@@ -171,6 +192,11 @@ pub fn reason(name: &str) -> Option<&'static str> {
 /// Functions that are there, with what they refuse.
 pub fn parts() -> impl Iterator<Item = (&'static [&'static str], &'static str)> {
     PARTS.iter().copied()
+}
+
+/// Functions that are there, with what they leave undone.
+pub fn less() -> impl Iterator<Item = (&'static [&'static str], &'static str)> {
+    LESS.iter().copied()
 }
 
 /// All reasons in the order that they are told in.

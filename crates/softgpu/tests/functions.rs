@@ -21,6 +21,11 @@ fn lines(names: &[&str]) -> String {
     text
 }
 
+/// What is said of some functions.
+fn told<'a>(parts: impl Iterator<Item = (&'a [&'a str], &'a str)>) -> String {
+    parts.map(|(names, what)| format!("\n{what}\n\n{}", lines(names))).collect()
+}
+
 fn listing() -> String {
     let all = names();
     let (there, lacking): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, there)| *there);
@@ -31,10 +36,12 @@ fn listing() -> String {
          for its `_ptsz` and `_ptds` variants too.\n\n\
          ## There ({})\n\n{}\n\
          ## There, but for this: `CUDA_ERROR_NOT_SUPPORTED`\n{}\n\
+         ## There, with less to do\n{}\n\
          ## Not there: `CUDA_ERROR_NOT_SUPPORTED` ({})\n",
         there.len(),
         lines(&there),
-        unsupported::parts().map(|(names, what)| format!("\n{what}\n\n{}", lines(names))).collect::<String>(),
+        told(unsupported::parts()),
+        told(unsupported::less()),
         lacking.len()
     );
     for reason in unsupported::reasons() {
@@ -67,8 +74,8 @@ fn no_reason_is_given_for_what_is_there() {
 #[test]
 fn parts_are_those_of_functions_that_are_there() {
     let names = names();
-    let wrong: Vec<_> =
-        unsupported::parts().flat_map(|(parts, _)| parts).filter(|name| names.get(*name) != Some(&true)).collect();
+    let told = unsupported::parts().chain(unsupported::less());
+    let wrong: Vec<_> = told.flat_map(|(parts, _)| parts).filter(|name| names.get(*name) != Some(&true)).collect();
     assert!(wrong.is_empty(), "src/unsupported.rs tells of parts of what is not there: {wrong:?}");
 }
 

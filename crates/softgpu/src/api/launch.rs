@@ -13,8 +13,8 @@ use detshare_cuda::types::{CUfunction, CUlaunchAttributeID as Attribute, CUlaunc
 use std::sync::Arc;
 
 /// The words of `extra`: a pointer to the parameters, their size, the end.
-const BUFFER_POINTER: usize = 1;
-const BUFFER_SIZE: usize = 2;
+pub(super) const BUFFER_POINTER: usize = 1;
+pub(super) const BUFFER_SIZE: usize = 2;
 
 /// What a program wants launched.
 pub(super) struct Wanted {
@@ -162,7 +162,12 @@ fn cooperative_only() -> Attributes {
     Attributes::from([(Attribute::CU_LAUNCH_ATTRIBUTE_COOPERATIVE.0, value)])
 }
 
-unsafe fn launch(function: CUfunction, stream: CUstream, wanted: &Wanted, attributes: Attributes) -> Outcome {
+pub(super) unsafe fn launch(
+    function: CUfunction,
+    stream: CUstream,
+    wanted: &Wanted,
+    attributes: Attributes,
+) -> Outcome {
     context::healthy()?;
     let function = module::find_function(function)?;
     let stream = stream::find(stream)?;

@@ -47,6 +47,7 @@ pub(crate) enum Field {
     Element,
     Swizzle,
     Fill,
+    Interleave,
 }
 
 impl Swizzle {
@@ -172,6 +173,8 @@ impl TensorMap {
                 None => return false,
             },
             Field::Fill => self.fill_nan = value & 1 != 0,
+            // There are no other maps here than those without.
+            Field::Interleave if value == 0 => {}
             _ => return false,
         }
         true

@@ -11,6 +11,7 @@ import traceback
 import arrays
 import atomics
 import compatibility
+import compilation
 import cooperation
 import exceptions
 import foreign
@@ -18,6 +19,7 @@ import grids
 import interfaces
 import mathematics
 import memory
+import processes
 import randomness
 import records
 import reductions
@@ -28,6 +30,7 @@ THEMES = [
     arrays,
     atomics,
     compatibility,
+    compilation,
     cooperation,
     exceptions,
     foreign,
@@ -35,6 +38,7 @@ THEMES = [
     interfaces,
     mathematics,
     memory,
+    processes,
     randomness,
     records,
     reductions,

@@ -257,10 +257,14 @@ impl Builder<'_> {
                 "elemtype" => (Field::Element, 1),
                 "swizzle_mode" => (Field::Swizzle, 1),
                 "fill_mode" => (Field::Fill, 1),
+                "interleave_layout" => (Field::Interleave, 1),
                 _ => return None,
             })
         });
         let (field, at) = field.ok_or(Refusal::Unsupported)?;
+        if field == Field::Interleave && !matches!(i.operands.get(at), Some(Operand::Integer(0))) {
+            return Err(Refusal::Unsupported);
+        }
         let ty = m.ty()?;
         m.finish()?;
         let value = self.value(nth(i, at)?, ty)?;

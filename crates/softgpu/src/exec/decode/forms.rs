@@ -59,6 +59,8 @@ const LACKING_PARTS: &[&str] = &[
     "`cp.async.bulk.tensor`, `cp.async.bulk.prefetch.tensor`, `cp.reduce.async.bulk.tensor` with `.im2col`: there are no maps \
      for them (`cuTensorMapEncodeIm2col` in [FUNCTIONS.md](FUNCTIONS.md)). `.im2col::w`, `.tile::gather4` and \
      `.tile::scatter4` are for devices after the H200.",
+    "`tensormap.replace.tile.interleave_layout` with anything but 0: channels in groups, for which there are no maps either \
+     (`cuTensorMapEncodeTiled` refuses them). `.swizzle_atomicity` is for devices after the H200.",
 ];
 
 /// What forms can name: registers of each size, some in numbers, a label, a table of labels and functions.

@@ -23,6 +23,7 @@ mod capture;
 mod cluster;
 mod context;
 mod copy_batch;
+mod core_dump;
 mod device;
 mod dynamic_parallelism;
 mod errors;
@@ -39,8 +40,10 @@ mod host_functions;
 mod ipc;
 mod kernel_calls;
 mod launch;
+mod launch_parts;
 mod library;
 mod lifetimes;
+mod logs;
 mod managed;
 mod memory;
 mod memory_copy;
@@ -54,6 +57,7 @@ mod stream;
 mod stream_memory;
 mod stream_order;
 mod tensor_map;
+mod tensor_map_replace;
 mod user_object;
 mod virtual_memory;
 
@@ -72,7 +76,7 @@ type Outcome = Result<()>;
 type Test = (&'static str, fn(&Driver) -> Outcome);
 
 /// One table for each file, the most ordinary behaviour first.
-const TABLES: [&[Test]; 38] = [
+const TABLES: [&[Test]; 42] = [
     device::TESTS,
     dynamic_parallelism::TESTS,
     context::TESTS,
@@ -88,8 +92,10 @@ const TABLES: [&[Test]; 38] = [
     module::TESTS,
     module_images::TESTS,
     launch::TESTS,
+    launch_parts::TESTS,
     cluster::TESTS,
     tensor_map::TESTS,
+    tensor_map_replace::TESTS,
     stream::TESTS,
     stream_order::TESTS,
     event::TESTS,
@@ -111,6 +117,8 @@ const TABLES: [&[Test]; 38] = [
     green_context::TESTS,
     proc_address::TESTS,
     errors::TESTS,
+    core_dump::TESTS,
+    logs::TESTS,
 ];
 
 #[derive(Parser)]

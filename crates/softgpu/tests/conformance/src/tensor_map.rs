@@ -120,21 +120,21 @@ COPY:
 
 /// A tensor of words, and the box of it that a copy moves.
 #[derive(Clone)]
-struct Tensor {
-    element: Element,
-    address: u64,
-    sizes: Vec<u64>,
+pub(crate) struct Tensor {
+    pub(crate) element: Element,
+    pub(crate) address: u64,
+    pub(crate) sizes: Vec<u64>,
     /// In bytes.
-    strides: Vec<u64>,
-    extent: Vec<u32>,
-    steps: Vec<u32>,
-    swizzle: Swizzle,
-    fill: Fill,
+    pub(crate) strides: Vec<u64>,
+    pub(crate) extent: Vec<u32>,
+    pub(crate) steps: Vec<u32>,
+    pub(crate) swizzle: Swizzle,
+    pub(crate) fill: Fill,
 }
 
 impl Tensor {
     /// Words side by side.
-    fn dense(address: CUdeviceptr, sizes: &[u64], extent: &[u32]) -> Self {
+    pub(crate) fn dense(address: CUdeviceptr, sizes: &[u64], extent: &[u32]) -> Self {
         let mut stride = 4;
         let strides = sizes[..sizes.len() - 1].iter().map(|size| {
             stride *= size;
@@ -179,7 +179,7 @@ impl Tensor {
         ))
     }
 
-    fn map(&self, driver: &Driver) -> Result<Map> {
+    pub(crate) fn map(&self, driver: &Driver) -> Result<Map> {
         // SAFETY: plain bytes.
         let mut map = unsafe { zeroed::<Map>() };
         let code = self.encode(driver, &raw mut map.0)?;
@@ -187,7 +187,7 @@ impl Tensor {
         Ok(map)
     }
 
-    fn box_words(&self) -> usize {
+    pub(crate) fn box_words(&self) -> usize {
         let elements: usize =
             self.extent.iter().zip(&self.steps).map(|(extent, step)| extent.div_ceil(*step) as usize).product();
         let halves = [Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT16, Element::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16];
@@ -196,11 +196,11 @@ impl Tensor {
 }
 
 #[repr(transparent)]
-struct Map(CUtensorMap);
+pub(crate) struct Map(CUtensorMap);
 impl crate::gpu::Argument for Map {}
 
 /// What lies in shared memory after the box at these coordinates was loaded.
-fn loaded(gpu: &Gpu, tensor: &Tensor, at: &[i32]) -> Result<Vec<u32>> {
+pub(crate) fn loaded(gpu: &Gpu, tensor: &Tensor, at: &[i32]) -> Result<Vec<u32>> {
     let map = tensor.map(gpu)?;
     let load = gpu.function_of(gpu.module(PROGRAM)?, c"load")?;
     let words = tensor.box_words();
@@ -213,7 +213,7 @@ fn loaded(gpu: &Gpu, tensor: &Tensor, at: &[i32]) -> Result<Vec<u32>> {
 }
 
 /// The numbers from 1 on.
-fn count(gpu: &Gpu, words: u32) -> Result<CUdeviceptr> {
+pub(crate) fn count(gpu: &Gpu, words: u32) -> Result<CUdeviceptr> {
     gpu.upload(&(1..=words).collect::<Vec<_>>())
 }
 

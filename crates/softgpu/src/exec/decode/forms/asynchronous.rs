@@ -56,6 +56,7 @@ pub(super) const FORMS: &[&str] = &[
     "cp.reduce.async.bulk.tensor.2d.global.shared::cta<.add|.min|.max|.inc|.dec|.and|.or|.xor>.tile.bulk_group [d, {r, r}], [d]",
     "tensormap.replace.tile.global_address<.global|.shared::cta>.b1024.b64 [d], d",
     "tensormap.replace.tile<.rank|.elemtype|.swizzle_mode|.fill_mode><.global|.shared::cta>.b1024.b32 [d], 1",
+    "tensormap.replace.tile.interleave_layout<.global|.shared::cta>.b1024.b32 [d], 0",
     "tensormap.replace.tile<.box_dim|.global_dim|.element_stride><.global|.shared::cta>.b1024.b32 [d], 1, r",
     "tensormap.replace.tile.global_stride<.global|.shared::cta>.b1024.b64 [d], 1, d",
     "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release<.cta|.cluster|.gpu|.sys>.sync.aligned [d], [d], 128",
