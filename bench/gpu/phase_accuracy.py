@@ -64,6 +64,7 @@ def parse_arguments(arguments=None):
     parser.add_argument("--prefill-chunk", type=int, metavar="TOKENS", help="of a prompt in a step, with decode steps between")
     parser.add_argument("--company", default="alone,train", metavar="NAME[,NAME]", help=f"each of {', '.join(COMPANY)}")
     parser.add_argument("--limit", type=float, default=LIMIT, metavar="SECONDS", help="for all of it")
+    parser.add_argument("--workloads", type=Path, default=ROOT / "workloads", metavar="DIR")
     parser.add_argument("--softgpu", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     options.company = options.company.split(",")
@@ -80,7 +81,7 @@ def in_words(one):
 
 
 def server_command(options, seed, requests):
-    command = [sys.executable, str(ROOT / "workloads" / "llm_server.py"), "--shape", options.shape, "--seed", str(seed)]
+    command = [sys.executable, str(options.workloads / "llm_server.py"), "--shape", options.shape, "--seed", str(seed)]
     command += ["--requests", str(requests)]
     if options.trace:
         # Whole requests, however long.
@@ -94,7 +95,7 @@ def company_command(options, company):
     """What runs beside the server until it is told to stop."""
     if company == "server":
         return "latency", server_command(options, OTHER_SEED, round(options.limit * RATE))
-    command = [sys.executable, str(ROOT / "workloads" / "bench_train.py"), "--model", "transformer"]
+    command = [sys.executable, str(options.workloads / "bench_train.py"), "--model", "transformer"]
     return "best-effort", [*command, "--seconds", str(round(options.limit))]
 
 
