@@ -10,7 +10,6 @@ import os
 
 os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # must be set before cuBLAS starts
 
-import math
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,6 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import rms_norm, scaled_dot_product_attention, silu
 
+import llm_sizes
 from llm_scheduler import BLOCK, PREFILL
 
 DTYPE = torch.bfloat16
@@ -28,9 +28,6 @@ SPAN = BLOCK * BLOCKS_PER_SPAN
 ROTARY_BASE = 500000.0
 NORM_EPSILON = 1e-5
 EMBEDDING_DEVIATION = 0.02  # small, so that the layers and not the last token alone decide on the next one
-
-BATCHES = (1, 2, 4, 8, 16, 32, 64)  # rows of a decode step: padded up to the next of these
-FEWEST_SPANS, SPANS_GROWTH = 8, 1.5  # spans of a decode step: padded up to the next in this series
 
 # For prompts, attention takes the first of these that the device has. All are deterministic.
 PROMPT_ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
@@ -270,7 +267,7 @@ class Engine:
         self.model = Model(shape, positions, device=self.device, dtype=DTYPE).eval()
 
         # The blocks after those of the pool are for rows of padding. Each such row has a slot of its own.
-        self.batches = [options.rows] if options.fixed_batch else batches_up_to(options.rows)
+        self.batches = [options.rows] if options.fixed_batch else llm_sizes.batches_up_to(options.rows)
         self.block_count = options.cache_tokens // BLOCK
         slots = (self.block_count + -(-self.batches[-1] // BLOCK)) * BLOCK
         # Zeros, since a hidden value still takes part, multiplied with 0.
@@ -282,7 +279,8 @@ class Engine:
         most_spans = self.batches[-1] * self.table_width // BLOCKS_PER_SPAN
         # A row's last span need not be full.
         in_cache = self.block_count // BLOCKS_PER_SPAN + self.batches[-1]
-        self.span_counts = span_counts(min(most_spans, in_cache))
+        growth = llm_sizes.SPANS_GROWTH if options.fixed_batch else llm_sizes.SPANS_GROWTH_OF_MANY
+        self.span_counts = llm_sizes.span_counts(min(most_spans, in_cache), growth)
 
         self.attend_to_spans = plain_attention if options.plain_attention or not on_gpu else fused_attention
         self.padding = torch.stack([self.padding_row(row) for row in range(self.batches[-1])])
@@ -338,15 +336,10 @@ class Engine:
             self.graphs[batch, spans] = graph
 
     def graph_sizes(self):
-        """All pairs of rows and spans that a decode step can have."""
-        for batch in self.batches:
-            most = batch * self.table_width // BLOCKS_PER_SPAN
-            below = [spans for spans in self.span_counts if batch <= spans < most]
-            largest = self.padded_spans(min(most, self.span_counts[-1]))
-            yield from ((batch, spans) for spans in [*below, largest])
+        return llm_sizes.graph_sizes(self.batches, self.table_width // BLOCKS_PER_SPAN, self.span_counts)
 
     def padded_spans(self, spans):
-        return next(count for count in self.span_counts if count >= spans)
+        return llm_sizes.padded(spans, self.span_counts)
 
     @torch.inference_mode()
     @sdpa_kernel(PROMPT_ATTENTION)
@@ -414,17 +407,3 @@ class Engine:
         if self.device != "cpu":
             torch.cuda.current_stream().synchronize()
         return self.fetched[:count].tolist()
-
-
-def batches_up_to(rows):
-    """The numbers of rows of decode steps, the last of them at least `rows`."""
-    smaller = [batch for batch in BATCHES if batch < rows]
-    return [*smaller, BATCHES[len(smaller)] if len(smaller) < len(BATCHES) else rows]
-
-
-def span_counts(most):
-    """The numbers of spans for which there are graphs, up to `most`."""
-    counts = [min(FEWEST_SPANS, most)]
-    while counts[-1] < most:
-        counts.append(min(most, math.ceil(counts[-1] * SPANS_GROWTH)))
-    return counts

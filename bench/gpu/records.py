@@ -22,6 +22,8 @@ SET_UP_SECONDS = 13
 # Stands in a command for where requests come from.
 TRACE_OF = "--trace-of"
 TRACES = {"conversation": "azure-llm-2023-conv.csv", "code": "azure-llm-2023-code.csv"}
+# The bundle has them where they lay beside the checkout.
+TRACE_FOLDER = ROOT / "traces"
 
 
 def serve(shape, period_ms, arrivals="periodic", *more):
@@ -61,7 +63,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     parser.add_argument("--only", default=",".join(PROGRAMS), metavar="NAME[,NAME]")
-    parser.add_argument("--trace-folder", type=Path, metavar="DIR", help="with the traces for LLM servers; otherwise made up")
+    parser.add_argument("--trace-folder", type=Path, default=TRACE_FOLDER if TRACE_FOLDER.is_dir() else None, metavar="DIR",
+                        help="with the traces for LLM servers; without this, traces beside this script, or made up")
     parser.add_argument("--limit", type=float, default=600, metavar="SECONDS", help="for all of it")
     options = parser.parse_args()
     unknown = [name for name in options.only.split(",") if name not in PROGRAMS]

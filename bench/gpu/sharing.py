@@ -15,6 +15,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
 DETSHARE = ROOT / "bin" / "detshare"
+# The bundle has them where they lay beside the checkout.
+TRACES = ROOT / "traces"
 RIVALS = ["time-slicing", "mps", "mps-priority", "fixed-64", "fixed-96"]
 LEVELS = "0,0.25,0.5,0.75,1"
 # What one session of programs takes beside the time in which it is measured, and the requests before that.
@@ -55,6 +57,8 @@ class Run:
     # as a number or as that of another arm.
     asked: dict = field(default_factory=dict)
     against: tuple = ()
+    # Why an arm that all others have is none here.
+    without: tuple = ()
     # By arm: the least throughput of all programs together, against that of another arm.
     together: dict = field(default_factory=dict)
 
@@ -69,13 +73,14 @@ class Run:
     def measured_seconds(self, asked):
         return max(asked, LLM_SECONDS) if self.llm_servers else asked
 
-    def seconds(self, asked, rounds):
+    def seconds(self, asked, rounds, loads=1):
         """What all of it takes, about."""
         sessions = sum(self.programs if arm.endswith("alone") else 1 for arm in self.arms)
         stretches = sessions + (len(self.levels.split(",")) - 1 if self.levels else 0)
         set_up = LLM_SET_UP_SECONDS if self.llm_servers else SET_UP_SECONDS
         # What servers can do is measured once, ahead of the rounds.
         ahead = self.llm_servers * (set_up + asked)
+        rounds *= loads if self.llm_servers else 1
         return ahead + rounds * (sessions * set_up + stretches * self.measured_seconds(asked))
 
 
@@ -108,14 +113,13 @@ RUNS = [
         asked={POLICY: {"p99": 0.10, "share": 0.40}, **ALONE}),
     Run("two-half", "two-half", ["alone", "time-slicing", POLICY], together={POLICY: ("time-slicing", 1.8)}),
     Run("two-full", "two-full", ["alone", "time-slicing", POLICY], together={POLICY: ("time-slicing", 0.97)}),
-    Run("llm-train", "llm-train",
-        ["alone", "detshare-alone", "time-slicing", "mps", "mps-priority", POLICY, TPOT_FIRST], llm_servers=1,
-        asked={POLICY: LLM_BESIDE_TRAINING, TPOT_FIRST: LLM_BESIDE_TRAINING}),
-    Run("llm-llm", "llm-llm",
-        ["alone", "detshare-alone", "time-slicing", "mps", "throughput", POLICY, TPOT_FIRST], llm_servers=2,
-        against=LLM_TOGETHER),
-    Run("llm-llm-train", "llm-llm-train", ["alone", "time-slicing", "mps", POLICY, TPOT_FIRST], programs=3,
-        llm_servers=2, asked={POLICY: {"share": 0.0}, TPOT_FIRST: {"share": 0.0}}),
+    # What matters most comes first: the last arms are what --limit leaves out.
+    Run("llm-train", "llm-train", ["alone", TPOT_FIRST, "time-slicing", POLICY, "throughput", "mps-priority", "mps", "detshare-alone"],
+        llm_servers=1, asked={POLICY: LLM_BESIDE_TRAINING, TPOT_FIRST: LLM_BESIDE_TRAINING}),
+    Run("llm-llm", "llm-llm", ["alone", TPOT_FIRST, "throughput", "time-slicing", POLICY, "mps", "detshare-alone"], llm_servers=2,
+        against=LLM_TOGETHER, without=(("mps-priority", "both servers are of the same class: none has priority"),)),
+    Run("llm-llm-train", "llm-llm-train", ["alone", TPOT_FIRST, "throughput", POLICY, "time-slicing", "mps", "mps-priority"],
+        programs=3, llm_servers=2, asked={POLICY: {"share": 0.0}, TPOT_FIRST: {"share": 0.0}}),
 ]
 
 
@@ -130,13 +134,13 @@ def main():
         run = without_unknown(run.without_rivals() if options.no_rivals else run)
         run = replace(run, arms=[arm for arm in run.arms if arm not in options.leave_out])
         left = deadline - time.monotonic()
-        needed = run.seconds(options.seconds, options.rounds)
+        needed = run.seconds(options.seconds, options.rounds, len(options.load.split(",")) if options.load else 1)
         if needed > left:
             print(f"{run.name}: left out, {needed:.0f} s would be needed and {left:.0f} s are left", flush=True)
             continue
         folder = options.out / "runs" / run.name
         results = bench(run, options, folder, left)
-        report["runs"][run.name] = without_samples(results)
+        report["runs"][run.name] = without_samples(results) | {"without": dict(run.without)}
         report["verdicts"] += verdicts(run, results)
         # Written after each run, so that one that is cut short leaves what it found.
         (options.out / "sharing.json").write_text(json.dumps(report, indent=1) + "\n")
@@ -156,17 +160,27 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=1, metavar="N")
     parser.add_argument("--again", type=int, default=0, metavar="N", help="times, where the machine was not at rest")
     parser.add_argument("--seconds", type=int, default=8, metavar="N", help="that each arm is measured")
-    parser.add_argument("--load", type=float, metavar="X", help="of LLM servers, in place of each run's own")
-    parser.add_argument("--trace-folder", metavar="DIR", help="with the traces for LLM servers; otherwise made up")
+    parser.add_argument("--load", metavar="X[,X]", help="of LLM servers, in place of each run's own")
+    parser.add_argument("--trace-folder", type=Path, default=TRACES if TRACES.is_dir() else None, metavar="DIR",
+                        help="with the traces for LLM servers; without this, traces beside this script, or made up")
     parser.add_argument("--no-rivals", action="store_true", help="leave out what nothing is asked of")
     parser.add_argument("--leave-out", default="", metavar="ARM[,ARM]", help="these as well")
     parser.add_argument("--limit", type=float, default=3600, metavar="SECONDS", help="for all of it")
     options = parser.parse_args()
+    if options.load and not all(is_number(load) for load in options.load.split(",")):
+        parser.error(f"--load {options.load}: a number such as 0.5, or several separated by commas")
     options.only, options.leave_out = options.only.split(","), options.leave_out.split(",")
     unknown = [name for name in options.only if name not in names]
     if unknown:
         parser.error(f"no run {', '.join(unknown)}; there are {', '.join(names)}")
     return options
+
+
+def is_number(text):
+    try:
+        return float(text) > 0
+    except ValueError:
+        return False
 
 
 def without_unknown(run):
@@ -187,8 +201,8 @@ def bench(run, options, folder, limit):
     command += ["--again", str(options.again), "--out", str(folder)]
     command += ["--aggressiveness", run.levels] if run.levels else []
     if run.llm_servers:
-        command += ["--load", str(options.load or run.load)]
-        command += ["--trace-folder", options.trace_folder] if options.trace_folder else []
+        command += ["--load", options.load or str(run.load)]
+        command += ["--trace-folder", str(options.trace_folder)] if options.trace_folder else []
     print(f"== {run.name}: {' '.join(command[1:3])}, {', '.join(run.arms)}", flush=True)
     ran = subprocess.run(command, check=False)
     file = folder / "results.json"
@@ -204,31 +218,44 @@ def without_samples(results):
 
 
 def verdicts(run, results):
-    """A row for each figure that was asked for, and one where bits differ."""
-    arms = {(arm["arm"], arm["aggressiveness"]): arm for arm in results.get("arms", [])}
+    """A row for each figure that was asked for at each load, and one where bits differ."""
+    arms = {(arm["arm"], arm["aggressiveness"], arm["load"]): arm for arm in results.get("arms", [])}
+    loads = list(dict.fromkeys(load for _, _, load in arms)) or [None]
+    return [row for load in loads for row in verdicts_at(run, load, results, arms)]
+
+
+def verdicts_at(run, load, results, all_arms):
+    arms = {(name, level): arm for (name, level, of), arm in all_arms.items() if of == load}
     rows = []
     for (name, level), arm in arms.items():
         for program in arm["programs"]:
             bits = program["bits"]["verdict"]
             if bits not in ("identical", "reference"):
                 verdict = "differs" if bits == "different" else "not compared"
-                rows.append(row(run, arm["name"], program["program"], "the same bits", bits, verdict))
+                rows.append(row(run, load, name, program["program"], "the same bits", different(program["bits"]), verdict))
         if level in (None, 0.25):
             asked = run.asked.get(name, {})
             rows += figures(run, name, arm, asked | least_share(asked, arms))
     for name, (other, least) in run.together.items():
         mine, theirs = (throughput(arms.get((arm, None))) for arm in (name, other))
         if mine and theirs:
-            rows.append(judged(run, name, "all", f"at least {least} of {other}", mine / theirs, mine / theirs >= least))
+            part = mine / theirs
+            rows.append(judged(run, load, name, "all", f"at least {least} of {other}", part, part >= least))
     for one in run.against:
         mine, theirs = (of_servers(arms.get((arm, None)), one.figure) for arm in (one.arm, one.other))
         if mine is not None and theirs is not None:
             # Of none there cannot be fewer.
             part = mine / theirs if theirs else float(mine > 0)
-            rows.append(judged(run, one.arm, "all servers", one.words(), part, mine <= theirs * one.most))
+            rows.append(judged(run, load, one.arm, "all servers", one.words(), part, mine <= theirs * one.most))
     asked = {**run.asked, **run.together, **{one.arm: one for one in run.against}}
     missing = [name for name in asked if not any(key[0] == name and arm["programs"] for key, arm in arms.items())]
-    return rows + [row(run, name, "all", "figures", results.get("failed", "none"), "missing") for name in missing]
+    nothing = results.get("failed", "none")
+    return rows + [row(run, load, name, "all", "figures", nothing, "missing") for name in missing]
+
+
+def different(bits):
+    """How many differ, where that is known."""
+    return f"{bits['different']} of {bits['compared']}" if "different" in bits else bits["verdict"]
 
 
 def figures(run, name, arm, asked):
@@ -240,14 +267,14 @@ def figures(run, name, arm, asked):
             if grown and name_of_time in asked:
                 found, most = grown["median"], asked[name_of_time]
                 words = f"{name_of_time} at most +{most:.0%}"
-                rows.append(judged(run, name, program["program"], words, found, found <= most))
+                rows.append(judged(run, arm["load"], name, program["program"], words, found, found <= most))
         if overhead and "p99" in asked:
             found, most = overhead["median"], asked["p99"]
-            rows.append(judged(run, name, program["program"], f"p99 at most +{most:.0%}", found, found <= most))
+            rows.append(judged(run, arm["load"], name, program["program"], f"p99 at most +{most:.0%}", found, found <= most))
         if share and "share" in asked:
             found, least = share["median"], asked["share"]
             met = found > least if least == 0 else found >= least
-            rows.append(judged(run, name, program["program"], f"share at least {least:.3g}", found, met))
+            rows.append(judged(run, arm["load"], name, program["program"], f"share at least {least:.3g}", found, met))
     return rows
 
 
@@ -270,12 +297,12 @@ def throughput(arm):
     return sum(shares) if shares else None
 
 
-def judged(run, arm, program, asked, found, met):
-    return row(run, arm, program, asked, round(found, 4), "met" if met else "not met")
+def judged(run, load, arm, program, asked, found, met):
+    return row(run, load, arm, program, asked, round(found, 4), "met" if met else "not met")
 
 
-def row(run, arm, program, asked, measured, verdict):
-    columns = {"run": run.name, "arm": arm, "program": program, "asked": asked}
+def row(run, load, arm, program, asked, measured, verdict):
+    columns = {"run": run.name, "load": "" if load is None else load, "arm": arm, "program": program, "asked": asked}
     return columns | {"measured": measured, "verdict": verdict}
 
 

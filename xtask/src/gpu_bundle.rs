@@ -171,6 +171,7 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
         "daemon_under_test.py",
         "records.py",
         "sharing.py",
+        "llm.py",
         "samples.py",
         "conformance.py",
         "approximations.py",
@@ -178,12 +179,26 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
     for script in scripts {
         std::fs::copy(root().join("bench/gpu").join(script), folder.join(script))?;
     }
+    copy_traces(&root().join(TRACES), &folder.join("traces"))?;
     samples::copy_to(&folder.join("samples"))?;
     block_level::compile_long_work(&folder.join("bin/long_work"))?;
     copy_all(&root().join("workloads"), "py", &folder.join("workloads"))?;
     copy_all(&root().join("workloads/tests"), "py", &folder.join("workloads/tests"))?;
     println!("{}: run it on the GPU machine by `python3 run.py`", folder.display());
     Ok(())
+}
+
+/// Traces of requests, where they lie beside the checkout: data from elsewhere, which is never in it. Without them LLM servers
+/// make requests up.
+const TRACES: &str = "../shared/traces";
+
+fn copy_traces(from: &Path, to: &Path) -> Result<()> {
+    if !from.is_dir() {
+        println!("no {}: LLM servers will make requests up", from.display());
+        return Ok(());
+    }
+    std::fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
+    copy_all(from, "csv", to)
 }
 
 /// Copies the files with that extension.
@@ -212,5 +227,22 @@ mod tests {
         assert_eq!(fuzzed.into_iter().collect::<Vec<_>>(), [0, 5_000, 10_000, 15_000]);
         // Ten minutes are what machines with a GPU are often lent for at once.
         assert!(checks.iter().all(|check| check["timeout_s"].as_u64().is_some_and(|limit| limit <= 600)));
+    }
+
+    #[test]
+    fn traces_are_in_the_bundle_where_there_are_any() {
+        let place = std::env::temp_dir().join(format!("detshare-traces-{}", std::process::id()));
+        let (from, to) = (place.join("shared"), place.join("bundle/traces"));
+        copy_traces(&from, &to).unwrap();
+        assert!(!to.exists(), "there are none");
+        std::fs::create_dir_all(&from).unwrap();
+        for file in ["azure-llm-2023-conv.csv", "azure-llm-2023-code.csv", "README.md"] {
+            std::fs::write(from.join(file), "TIMESTAMP").unwrap();
+        }
+        copy_traces(&from, &to).unwrap();
+        let mut copied: Vec<_> = to.read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        copied.sort();
+        assert_eq!(copied, ["azure-llm-2023-code.csv", "azure-llm-2023-conv.csv"]);
+        std::fs::remove_dir_all(place).unwrap();
     }
 }

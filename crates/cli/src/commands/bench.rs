@@ -9,19 +9,23 @@
 //!
 //! LLM servers are sent the requests of a trace (`replay.rs`), as many as are a part of what they can do (`capacity.rs`). What
 //! they say (`answers.rs`) has a time for each token, and figures of its own (`service.rs`, `service_summary.rs`,
-//! `service_table.rs`).
+//! `service_table.rs`), also request by request against alone (`paired.rs`, `paired_table.rs`). How near to alone two of them
+//! could come is worked out (`bound.rs`), whether their steps were told apart is looked up (`told_apart.rs`), and what they did
+//! can be kept (`kept.rs`).
 //!
 //! Nothing is shared with a daemon, an MPS or a configuration of the user's: all of it lies in a folder that goes in the
 //! end.
 
 mod answers;
 mod arm;
+mod bound;
 mod capacity;
 mod clock;
 mod figures;
 mod flags;
 mod identity;
 mod json;
+mod kept;
 mod llm_flags;
 mod machine;
 mod measured;
@@ -29,6 +33,8 @@ mod mps;
 mod output;
 mod own_daemon;
 mod page;
+mod paired;
+mod paired_table;
 mod plot;
 mod process;
 mod replay;
@@ -43,6 +49,7 @@ mod service_table;
 mod session;
 mod summary;
 mod timeline;
+mod told_apart;
 mod unrest;
 mod words;
 mod workloads;
@@ -108,6 +115,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, BenchError> {
     let settings = Settings::try_from(arguments)?;
     let workloads = workloads::find(settings.scenario, settings.workloads.as_deref())?;
     report::make_folder(&settings.out)?;
+    settings.keep.as_deref().map_or(Ok(()), report::make_folder)?;
     let mut measured = Measurements::default();
     let ended = measure(&settings, &workloads, &mut measured);
     if measured.runs.is_empty() {
@@ -143,6 +151,7 @@ fn measure(settings: &Settings, workloads: &Path, measured: &mut Measurements) -
     };
     runner.plan().map_err(|error| interrupted(error, BenchError::NoCapacity))?;
     let ran = rounds::run(&mut runner, settings, measured);
+    measured.ideals = runner.ideals();
     measured.replays = runner.replays;
     ran.map_err(|error| interrupted(error, BenchError::Session))
 }

@@ -1,7 +1,6 @@
 //! `detshare bench` with LLM servers, from outside: the real server, with a model that only counts.
 
 use crate::bench_stage::BenchStage;
-use crate::daemon::built;
 use crate::stage::outcome;
 use serde_json::Value;
 
@@ -82,7 +81,7 @@ fn loads_are_parts_of_what_the_servers_can_do() {
     let results = bench.results();
     let replays = results["replays"].as_array().unwrap();
     assert_eq!(replays.len(), 2);
-    for (replay, load) in replays.iter().zip([0.1, 0.2]) {
+    for (replay, load) in replays.iter().zip([0.2, 0.1]) {
         let capacity = replay["capacity"].as_f64().unwrap();
         let rate = replay["per_second"].as_f64().unwrap();
         assert!((rate - load * capacity).abs() < 1e-9 && replay["trace"].is_null(), "{replay:#}");
@@ -103,20 +102,12 @@ fn loads_are_parts_of_what_the_servers_can_do() {
 #[test]
 fn servers_are_tenants_with_their_objectives() {
     let bench = BenchStage::new();
-    bench.tell("on-gpu");
-    std::fs::create_dir(bench.stage.path("driver")).unwrap();
-    let softgpu = built("libdetshare_softgpu.so");
-    std::os::unix::fs::symlink(&softgpu, bench.stage.path("driver/libcuda.so.1")).unwrap();
     let arms = "alone,detshare-alone,slo-aware,exclusive";
     let flags = ["--seconds", "1", "--rounds", "1", "--arms", arms, "--rates", "20,20", "--isolation", "process"];
     let mut command = bench.stage.detshare();
     bench.prepare(&mut command);
-    command
-        .args(BenchStage::arguments("llm-llm", &[&flags[..], &["--ttft", "500ms"]].concat()))
-        .env("LD_LIBRARY_PATH", bench.stage.path("driver"))
-        .env("DETSHARE_DRIVER", softgpu)
-        .env("DETSHARE_SHIM", built("libdetshare_shim.so"))
-        .env("DETSHARE_DAEMON", built("detshared"));
+    bench.on_software_gpu(&mut command);
+    command.args(BenchStage::arguments("llm-llm", &[&flags[..], &["--ttft", "500ms", "--keep", "kept"]].concat()));
     let ended = outcome(&mut command);
     assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
     let results = bench.results();
@@ -126,6 +117,29 @@ fn servers_are_tenants_with_their_objectives() {
             assert_eq!((&found["requests"], &found["bits"]["verdict"]), (&20.into(), &"identical".into()), "{found:#}");
         }
     }
+    // Of tenants it was written down what their steps were taken for; alone nobody looks.
+    assert!(server(&results, "alone", "chat")["told_apart"].is_null());
+    for program in ["chat", "code"] {
+        let found = &server(&results, "slo-aware", program)["told_apart"];
+        let (steps, right) = (found["steps"].as_u64().unwrap(), found["right"].as_u64().unwrap());
+        assert!(steps > 50 && right <= steps, "{found:#}");
+        let said = format!("slo-aware: {program}'s steps told apart: {right} of {steps} (");
+        let page = std::fs::read_to_string(bench.stage.path("out/index.html")).unwrap();
+        assert!(ended.stdout.contains(&said) && page.contains(&format!("{right} of {steps}")), "{}", ended.stdout);
+    }
+    let mut kept: Vec<String> = bench
+        .stage
+        .path("kept")
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    kept.sort();
+    assert_eq!(kept.len(), 8, "each arm's programs: {kept:?}");
+    assert_eq!(kept[0], "alone-chat.json.gz");
+    let bound = &results["bounds"][0];
+    let times = bound["ideal"]["servers"][0]["times_alone"].as_f64().unwrap_or_else(|| panic!("{bound:#}"));
+    assert!(times >= 0.999 && bound["busy"].as_f64().is_some_and(|busy| busy > 0.0), "{bound:#}");
     let given = |one: &Value, name: &str| one["given"][name].as_str().map(str::to_string);
     let log = bench.log();
     let tenants: Vec<&Value> = log.iter().filter(|one| given(one, "DETSHARE_CLASS").is_some()).collect();
@@ -148,6 +162,8 @@ fn other_tokens_are_named_by_their_request() {
     assert_eq!(ended.code, Some(1), "{}{}", ended.stdout, ended.stderr);
     let said = "chat under mps is different: token 2 of request 503 (500, alone ";
     assert!(ended.stdout.contains(said), "{}", ended.stdout);
+    // 90 requests from the 500th on, and each tenth of them.
+    assert!(ended.stdout.contains("; 9 of 90 differ"), "{}", ended.stdout);
     bench.assert_nothing_is_left();
 }
 

@@ -1,6 +1,7 @@
 //! Programs that are measured and compute nothing, and an MPS that shares nothing: they keep to what `detshare bench`
 //! expects of the real ones, and write down what they were given.
 
+use crate::daemon::built;
 use crate::stage::{Outcome, Stage, outcome};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -34,6 +35,36 @@ def begin(*more):
     return options
 "#;
 
+/// What launches a kernel that does nothing, if it is told to.
+const GPU: &str = r#"
+import ctypes
+from pathlib import Path
+
+KERNEL = b".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry nothing() { ret; }\n"
+
+class Gpu:
+    @classmethod
+    def if_told(cls):
+        return cls() if (Path(__file__).parent / "on-gpu").exists() else None
+
+    def __init__(self):
+        self.driver = ctypes.CDLL("libcuda.so.1")
+        context, module, self.kernel = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+        self.call("cuInit", 0)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+        self.call("cuCtxSetCurrent", context)
+        self.call("cuModuleLoadData", ctypes.byref(module), KERNEL)
+        self.call("cuModuleGetFunction", ctypes.byref(self.kernel), module, b"nothing")
+
+    def call(self, name, *arguments):
+        code = getattr(self.driver, name)(*arguments)
+        assert code == 0, f"{name}: {code}"
+
+    def step(self):
+        self.call("cuLaunchKernel", self.kernel, 1, 1, 1, 32, 1, 1, 0, None, None, None)
+        self.call("cuCtxSynchronize")
+"#;
+
 /// Answers each request a millisecond after its arrival.
 const SERVE: &str = r#"
 from program import *
@@ -55,10 +86,14 @@ options.out.write_text(json.dumps({"requests": requests, "digest": digest.hexdig
 /// A step each five milliseconds. Under MPS it computes other bits, if it is told to.
 const TRAIN: &str = r#"
 from program import *
+from gpu import Gpu
 options = begin("--model", "--seconds")
+gpu = Gpu.if_told()
 differs = (Path(__file__).parent / "other-bits").exists() and "CUDA_MPS_PIPE_DIRECTORY" in os.environ
 steps = []
 while not options.stop_file.exists():
+    if gpu:
+        gpu.step()
     time.sleep(0.005)
     loss = 1 / (len(steps) + 1) + (1 if differs and len(steps) >= 2 else 0)
     steps.append([time.monotonic(), loss.hex()])
@@ -86,42 +121,22 @@ def skip_without_gpu():
 /// that under MPS. Under MPS it gives a request other tokens, if it is told to; and if it is told to, each step launches a kernel
 /// that does nothing.
 const LLM_MODEL: &str = r#"
-import ctypes, os, time
+import os, time
 from pathlib import Path
 from types import SimpleNamespace
+from gpu import Gpu
 
 SHAPES = {name: SimpleNamespace(vocabulary=512, token_bytes=1) for name in ("1b", "8b")}
 EngineOptions = SimpleNamespace
 IS_MPS = "CUDA_MPS_PIPE_DIRECTORY" in os.environ
 DIFFERS = IS_MPS and (Path(__file__).parent / "other-bits").exists()
-ON_GPU = (Path(__file__).parent / "on-gpu").exists()
-KERNEL = b".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry nothing() { ret; }\n"
-
-class Gpu:
-    def __init__(self):
-        self.driver = ctypes.CDLL("libcuda.so.1")
-        context, module, self.kernel = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-        self.call("cuInit", 0)
-        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
-        self.call("cuCtxSetCurrent", context)
-        self.call("cuModuleLoadData", ctypes.byref(module), KERNEL)
-        self.call("cuModuleGetFunction", ctypes.byref(self.kernel), module, b"nothing")
-
-    def call(self, name, *arguments):
-        code = getattr(self.driver, name)(*arguments)
-        assert code == 0, f"{name}: {code}"
-
-    def step(self):
-        self.call("cuLaunchKernel", self.kernel, 1, 1, 1, 32, 1, 1, 0, None, None, None)
-        self.call("cuCtxSynchronize")
-
 class Engine:
     def __init__(self, shape, options):
         self.shape, self.block_count = shape, options.cache_tokens // 16
         self.gpu = None
 
     def set_up(self):
-        self.gpu = Gpu() if ON_GPU else None
+        self.gpu = Gpu.if_told()
 
     def run(self, step):
         if self.gpu:
@@ -177,11 +192,25 @@ impl BenchStage {
         for name in LLM_SERVER {
             std::fs::copy(workloads.join(name), stage.path("workloads").join(name)).unwrap();
         }
-        for (name, text) in [("workload.py", WORKLOAD), ("llm_model.py", LLM_MODEL)] {
+        for (name, text) in [("gpu.py", GPU), ("workload.py", WORKLOAD), ("llm_model.py", LLM_MODEL)] {
             std::fs::write(stage.path("workloads").join(name), text).unwrap();
         }
         std::os::unix::fs::symlink(python(), stage.path("tools/python3")).unwrap();
         Self { stage }
+    }
+
+    /// The programs launch their steps on the software GPU, and `command` finds it, the shim and the daemon.
+    pub(crate) fn on_software_gpu(&self, command: &mut Command) {
+        self.tell("on-gpu");
+        let softgpu = built("libdetshare_softgpu.so");
+        let link = self.stage.path("driver/libcuda.so.1");
+        std::fs::create_dir(self.stage.path("driver")).unwrap();
+        std::os::unix::fs::symlink(&softgpu, link).unwrap();
+        command
+            .env("LD_LIBRARY_PATH", self.stage.path("driver"))
+            .env("DETSHARE_DRIVER", softgpu)
+            .env("DETSHARE_SHIM", built("libdetshare_shim.so"))
+            .env("DETSHARE_DAEMON", built("detshared"));
     }
 
     /// With an MPS on `PATH`.

@@ -13,6 +13,7 @@ mod explain;
 mod fake;
 mod generated;
 mod llm;
+mod llm_script;
 mod objectives;
 mod programs;
 mod record;

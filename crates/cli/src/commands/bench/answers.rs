@@ -1,6 +1,6 @@
 //! What an LLM server says that it did: its requests with their tokens, and its steps.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Of an LLM server. Times are seconds of the clock that all processes share.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -12,6 +12,12 @@ pub(crate) struct Answers {
     pub(crate) not_arrived: usize,
     #[serde(default)]
     pub(crate) steps: Vec<ServerStep>,
+    /// How many requests it takes at a time, if its steps are always so large.
+    #[serde(default)]
+    pub(crate) fixed_batch: usize,
+    /// Whether it does a decode step between two parts of a prompt.
+    #[serde(default)]
+    pub(crate) interleave: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -19,6 +25,8 @@ pub(crate) struct Answer {
     /// Its place in the trace.
     pub(crate) index: u64,
     pub(crate) arrival: f64,
+    #[serde(default)]
+    pub(crate) prompt_length: u64,
     /// When it got each of its tokens.
     pub(crate) token_times: Vec<f64>,
     pub(crate) tokens: Vec<u32>,
@@ -26,7 +34,7 @@ pub(crate) struct Answer {
 }
 
 /// How a request ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Ended {
     #[serde(rename = "complete")]
     Complete,
@@ -38,14 +46,32 @@ pub(crate) enum Ended {
 }
 
 /// Kind, begin, end, requests and tokens of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ServerStep(pub(crate) StepKind, pub(crate) f64, pub(crate) f64, pub(crate) u32, pub(crate) u64);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum StepKind {
     Prefill,
     Decode,
+}
+
+impl StepKind {
+    pub(crate) const ALL: [Self; 2] = [Self::Prefill, Self::Decode];
+
+    /// As the shim calls it too.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Prefill => "prefill",
+            Self::Decode => "decode",
+        }
+    }
+}
+
+impl ServerStep {
+    pub(crate) fn seconds(&self) -> f64 {
+        self.2 - self.1
+    }
 }
 
 impl Answer {
@@ -77,18 +103,38 @@ impl Answers {
         (from < to).then_some((from, to))
     }
 
+    /// From the first arrival to the last: after that a server has less and less to do.
+    pub(crate) fn arrivals(&self) -> Option<(f64, f64)> {
+        let arrivals = || self.requests.iter().map(|request| request.arrival);
+        let (from, to) = (arrivals().fold(f64::INFINITY, f64::min), arrivals().fold(f64::NEG_INFINITY, f64::max));
+        (from < to).then_some((from, to))
+    }
+
+    /// The part of the time in which a step was under way, while requests came.
+    pub(crate) fn busy(&self) -> Option<f64> {
+        let (from, to) = self.arrivals()?;
+        let within = |step: &ServerStep| (step.2.min(to) - step.1.max(from)).max(0.0);
+        (!self.steps.is_empty()).then(|| self.steps.iter().map(within).sum::<f64>() / (to - from))
+    }
+
+    /// Requests a second that it did answer, from the first arrival to the last token.
+    pub(crate) fn per_second(&self) -> Option<f64> {
+        let (from, to) = self.span()?;
+        let complete = self.requests.iter().filter(|request| request.is_complete()).count();
+        Some(crate::quantity::approximate(complete as u64) / (to - from))
+    }
+
     /// Requests a second that it could answer if there were always more of them waiting than it can take: what the steps of
     /// a request's prompt take, and for each further token its part of a decode step with the most requests that there were.
     pub(crate) fn capacity(&self) -> Option<f64> {
-        let seconds = |ServerStep(_, begin, end, ..): &ServerStep| end - begin;
         let of = |kind: StepKind| self.steps.iter().filter(move |step| step.0 == kind);
         let complete = self.requests.iter().filter(|request| request.is_complete());
         let (count, decoded) = complete.fold((0.0, 0.0), |(count, decoded), request| {
             (count + 1.0, decoded + crate::quantity::approximate(request.gaps().count() as u64))
         });
-        let prefill: f64 = of(StepKind::Prefill).map(seconds).sum();
+        let prefill: f64 = of(StepKind::Prefill).map(ServerStep::seconds).sum();
         let most = of(StepKind::Decode).map(|step| step.3).max().unwrap_or(1).max(1);
-        let full: Vec<f64> = of(StepKind::Decode).filter(|step| step.3 == most).map(seconds).collect();
+        let full: Vec<f64> = of(StepKind::Decode).filter(|step| step.3 == most).map(ServerStep::seconds).collect();
         let decode_step = full.iter().sum::<f64>() / crate::quantity::approximate(full.len().max(1) as u64);
         let all = prefill + decoded * decode_step / f64::from(most);
         (count > 0.0 && all > 0.0).then_some(count / all)
@@ -105,6 +151,7 @@ pub(crate) mod tests {
         Answer {
             index,
             arrival,
+            prompt_length: 9,
             token_times: (0..tokens).map(time).collect(),
             tokens: (0..tokens).collect(),
             ended: Ended::Complete,
@@ -132,7 +179,6 @@ pub(crate) mod tests {
         let step = |kind, begin: f64, lasts: f64, rows| ServerStep(kind, begin, begin + lasts, rows, 1);
         let answers = Answers {
             requests: vec![answer(0, 0.0, 0.1, 0.02, 11), answer(1, 0.0, 0.2, 0.02, 11)],
-            not_arrived: 0,
             steps: vec![
                 step(StepKind::Prefill, 0.0, 0.1, 1),
                 step(StepKind::Decode, 0.1, 0.5, 1),
@@ -140,9 +186,24 @@ pub(crate) mod tests {
                 step(StepKind::Decode, 0.7, 0.02, 2),
                 step(StepKind::Decode, 0.72, 0.02, 2),
             ],
+            ..Answers::default()
         };
         // Each takes 0.1 s for its prompt, and ten halves of 20 ms.
         assert!((answers.capacity().unwrap() - 5.0).abs() < 1e-9, "{:?}", answers.capacity());
         assert_eq!(Answers::default().capacity(), None);
+    }
+
+    #[test]
+    fn a_server_is_busy_for_a_part_of_the_time_in_which_requests_come() {
+        let step = |begin: f64, end: f64| ServerStep(StepKind::Decode, begin, end, 1, 1);
+        let answers = Answers {
+            requests: vec![answer(0, 1.0, 0.5, 0.25, 3), answer(1, 3.0, 1.0, 0.5, 3)],
+            // What is before the first arrival and after the last one does not count.
+            steps: vec![step(0.5, 1.25), step(1.25, 1.5), step(2.5, 3.5), step(3.5, 5.0)],
+            ..Answers::default()
+        };
+        assert_eq!((answers.arrivals(), answers.span()), (Some((1.0, 3.0)), Some((1.0, 5.0))));
+        assert_eq!((answers.busy(), answers.per_second()), (Some(0.5), Some(0.5)));
+        assert_eq!((Answers::default().busy(), Answers::default().per_second()), (None, None));
     }
 }

@@ -92,19 +92,27 @@ pub(crate) fn known(scenario: &Scenario) -> Vec<Arm> {
     bare.iter().filter(makes_sense).copied().chain(detshare_alone).chain(detshare).collect()
 }
 
-/// The arms with these names; without names, the usual ones.
+/// The arms with these names, in that order: what matters most is then not what a limit leaves out. What all are compared
+/// with leads all the same. Without names, the usual ones.
 pub(crate) fn choose(scenario: &'static Scenario, names: &[String]) -> Result<Vec<Arm>, ArmError> {
     let mut known = known(scenario);
+    let by_name = |name: &String| known.iter().find(|arm| arm.name == name.as_str()).copied();
     if let Some(name) = names.iter().find(|name| known.iter().all(|arm| arm.name != name.as_str())) {
         let known = known.iter().map(|arm| arm.name).collect::<Vec<_>>().join(", ");
         return Err(ArmError::Unknown { scenario: scenario.name, name: name.clone(), known });
     }
     if names.is_empty() {
         known.retain(|arm| is_usual(scenario, arm));
-    } else {
-        known.retain(|arm| names.iter().any(|name| name == arm.name));
+        return Ok(known);
     }
-    Ok(known)
+    let mut chosen: Vec<Arm> = Vec::new();
+    for arm in names.iter().filter_map(by_name) {
+        if !chosen.contains(&arm) {
+            chosen.push(arm);
+        }
+    }
+    chosen.sort_by_key(|arm| arm.name != ALONE);
+    Ok(chosen)
 }
 
 fn is_usual(scenario: &Scenario, arm: &Arm) -> bool {
@@ -174,10 +182,10 @@ mod tests {
     }
 
     #[test]
-    fn arms_are_chosen_by_name_and_keep_their_order() {
+    fn arms_are_chosen_by_name_and_keep_the_order_in_which_they_are_named() {
         let soft = scenario(Device::Soft);
-        let chosen = choose(soft, &["fair".to_string(), "alone".to_string()]).unwrap();
-        assert_eq!(names(&chosen), ["alone", "fair"]);
+        let chosen = choose(soft, &["fair", "shared", "alone", "exclusive", "fair"].map(String::from)).unwrap();
+        assert_eq!(names(&chosen), ["alone", "fair", "shared", "exclusive"]);
         let unknown = choose(soft, &["mps".to_string()]).unwrap_err().to_string();
         assert!(unknown.starts_with("soft has no arm \"mps\": it has alone, shared, "), "{unknown}");
         assert!(names(&choose(soft, &[]).unwrap()).contains(&"exclusive"));

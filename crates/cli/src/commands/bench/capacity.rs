@@ -13,6 +13,14 @@ use super::session::SessionError;
 use crate::quantity;
 use std::borrow::Cow;
 
+/// What a server was seen to do with all requests at once, in requests a second.
+struct Seen {
+    /// With decode steps that are always full.
+    capacity: f64,
+    /// With the steps as they were.
+    saturated: Option<f64>,
+}
+
 impl Runner<'_> {
     /// Finds out what each server is sent at each load; nothing to do where there are no servers.
     pub(crate) fn plan(&mut self) -> Result<(), SessionError> {
@@ -28,8 +36,16 @@ impl Runner<'_> {
             Offered::Loads(loads) => {
                 let mut replays = Vec::new();
                 for server in &servers {
-                    let replay = at_once(server);
-                    let capacity = self.capacity(server.0, &replay)?;
+                    let mut replay = at_once(server);
+                    let known = llm.capacities.iter().find(|(name, _)| name == replay.program);
+                    let capacity = match known {
+                        Some((_, capacity)) => *capacity,
+                        None => {
+                            let seen = self.capacity(server.0, &replay)?;
+                            replay.saturated = seen.saturated;
+                            seen.capacity
+                        }
+                    };
                     super::rounds::say(&format!(
                         "{} can do {} requests a second alone",
                         replay.program,
@@ -41,22 +57,24 @@ impl Runner<'_> {
                 replays
             }
         };
+        self.replays.iter().filter_map(Replay::warning).for_each(|line| super::rounds::say(&line));
         Ok(())
     }
 
-    /// Requests a second.
-    fn capacity(&self, program: &'static Program, replay: &Replay) -> Result<f64, SessionError> {
+    fn capacity(&self, program: &'static Program, replay: &Replay) -> Result<Seen, SessionError> {
         super::rounds::say(&format!("what {} can do alone …", program.name));
         let folder = self.scratch.join("capacity");
         let done =
             self.session(arm::BARE_ALONE, &Ground::Bare, &[program], &[None], &[replay], &folder, &mut Vec::new());
         let _ = std::fs::remove_dir_all(&folder);
-        let capacity = match done?.outputs.first() {
-            Some(Output::Answers(answers)) => answers.capacity(),
+        let seen = match done?.outputs.first() {
+            Some(Output::Answers(answers)) => {
+                answers.capacity().map(|capacity| Seen { capacity, saturated: answers.per_second() })
+            }
             _ => None,
         };
         let nothing = MeasuredError::Output { program: program.name, source: OutputError::Nothing };
-        capacity.ok_or(SessionError::Program(nothing))
+        seen.ok_or(SessionError::Program(nothing))
     }
 
     /// What servers are sent at a load.
@@ -73,13 +91,14 @@ impl Runner<'_> {
         }
     }
 
-    /// How a server kept to its objectives; those that nobody gave come from the first run alone.
+    /// How a server kept to its objectives; those that nobody gave come from the first run alone, and so does how busy it is.
     pub(crate) fn hold_to_objectives(
         &mut self,
         arm: Arm,
         load: Option<f64>,
         program: &Program,
         output: &Output,
+        busy: Option<f64>,
         figures: &mut Option<Figures>,
     ) {
         let mine = self.replays.iter_mut().find(|replay| replay.load == load && replay.program == program.name);
@@ -87,6 +106,7 @@ impl Runner<'_> {
             return;
         };
         if arm.name == arm::ALONE {
+            replay.busy_alone = replay.busy_alone.or(busy);
             replay.objectives = replay.objectives.or_from_alone(found);
         }
         found.kept = service::kept(answers, replay.objectives);

@@ -22,10 +22,10 @@ impl Window {
         (both.from < both.to).then_some(both)
     }
 
-    /// The time in which all of these were at work.
+    /// The time in which all of these were at work; of LLM servers, in which requests came.
     pub(crate) fn of(outputs: &[&Output]) -> Option<Self> {
         outputs.iter().try_fold(Self::EVER, |window, output| {
-            let (from, to) = output.span()?;
+            let (from, to) = output.in_company()?;
             window.within(Self { from, to })
         })
     }
@@ -214,6 +214,18 @@ mod tests {
         assert_eq!(Window::of(&[&serve, &train]), Some(Window { from: 2.0, to: 9.5 }));
         assert_eq!(Window::of(&[&serve]), Some(Window { from: 1.0, to: 9.5 }));
         assert_eq!(Window::of(&[&serve, &steps(&[20.0, 30.0], &[])]), None);
+    }
+
+    #[test]
+    fn what_is_left_to_do_after_the_last_arrival_does_not_count_for_others() {
+        use super::super::answers::{Answers, tests::answer};
+        let server = |requests| Output::Answers(Answers { requests, ..Answers::default() });
+        let (first, last) = (answer(0, 1.0, 0.5, 0.1, 3), answer(1, 4.0, 0.5, 0.5, 9));
+        let train = steps(&[0.5, 2.0, 4.0, 12.0], &[]);
+        let window = Window::of(&[&server(vec![first.clone(), last]), &train]);
+        assert_eq!(window, Some(Window { from: 1.0, to: 4.0 }), "not up to the last token, at 8.5");
+        let window = Window::of(&[&server(vec![first]), &train]).unwrap();
+        assert!(window.from < window.to, "a single request has no time between arrivals: {window:?}");
     }
 
     #[test]

@@ -38,6 +38,7 @@ pub(crate) struct Arguments {
 
     /// The arms to compare, separated by commas; without this, all usual ones
     ///
+    /// They are run in this order, alone first, so that what --limit leaves out is the last of them.
     /// alone, time-slicing, mps, mps-priority (where programs of both classes run), fixed-64, fixed-96, detshare-alone, or a
     /// policy; on the software GPU alone, shared, detshare-alone, or a policy.
     #[arg(long, value_name = "ARM,...", value_delimiter = ',')]
@@ -71,6 +72,13 @@ pub(crate) struct Arguments {
     /// The folder for the results, which must be new or empty; without this, bench-SCENARIO-DATE
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+
+    /// A new or empty folder for what each program did: its requests and steps, as ARM-LOAD-PROGRAM.json.gz
+    ///
+    /// In arms of DetShare it also has what was taken for prefill and decode, which the result then compares with what LLM
+    /// servers say themselves.
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
 
     /// How long all of it may take, such as 8m; what does not fit is left out
     #[arg(long, value_name = "DURATION", default_value = "8m", value_parser = humantime::parse_duration)]
@@ -128,6 +136,8 @@ pub(crate) struct Settings {
     isolation: Option<&'static str>,
     pub(crate) workloads: Option<PathBuf>,
     pub(crate) out: PathBuf,
+    /// Where what programs did is kept.
+    pub(crate) keep: Option<PathBuf>,
     pub(crate) limit: Duration,
     pub(crate) format: Format,
     /// Where the scenario has LLM servers.
@@ -148,6 +158,7 @@ impl TryFrom<Arguments> for Settings {
             isolation,
             workloads,
             out,
+            keep,
             limit,
             format,
             llm,
@@ -167,6 +178,7 @@ impl TryFrom<Arguments> for Settings {
             isolation,
             workloads,
             out: out.unwrap_or_else(|| format!("bench-{}-{}", scenario.name, date(SystemTime::now())).into()),
+            keep,
             limit,
             format,
         })
@@ -236,14 +248,14 @@ mod tests {
 
     #[test]
     fn with_all_flags() {
-        let line = "7b --arms fair,alone --rounds 3 --again 2 --seconds 5 --isolation process --workloads w --out o --limit 90s \
+        let line = "7b --arms fair,alone --rounds 3 --again 2 --seconds 5 --isolation process --workloads w --out o --keep k --limit 90s \
                     --format csv";
         let settings = resolved(line).unwrap();
         assert_eq!(settings.arms.iter().map(|arm| arm.name).collect::<Vec<_>>(), ["alone", "fair"]);
         assert_eq!((settings.rounds, settings.again, settings.seconds), (3, 2, 5));
         assert_eq!(settings.limit, Duration::from_secs(90));
         assert_eq!((settings.isolation(), settings.format), ("process", Format::Csv));
-        assert_eq!((settings.workloads, settings.out), (Some("w".into()), "o".into()));
+        assert_eq!((settings.workloads, settings.out, settings.keep), (Some("w".into()), "o".into(), Some("k".into())));
     }
 
     #[test]

@@ -17,6 +17,9 @@ pub(crate) enum Identity {
     Different {
         /// Where it begins.
         first: String,
+        /// How many of those that were compared are not the same: of an LLM server, how many requests.
+        different: usize,
+        compared: usize,
     },
     /// It is what the others are compared with.
     Reference,
@@ -37,7 +40,9 @@ impl Identity {
     pub(crate) fn in_words(&self) -> String {
         match self {
             Self::Identical { .. } => "identical".to_string(),
-            Self::Different { first } => format!("different: {first}"),
+            Self::Different { first, different, compared } => {
+                format!("different: {first}; {different} of {compared} differ")
+            }
             Self::Reference => "reference".to_string(),
             Self::Unknown { .. } => "not compared".to_string(),
         }
@@ -54,7 +59,9 @@ pub(crate) fn compare(alone: &Output, found: &Output) -> Identity {
         _ => return Identity::unknown("the runs are of two programs"),
     }
     match findings {
-        Findings { first_difference: Some(first), .. } => Identity::Different { first },
+        Findings { first_difference: Some(first), different, compared } => {
+            Identity::Different { first, different, compared }
+        }
         Findings { compared: 0, .. } => {
             Identity::unknown("the runs differ in length, and say too little of how they began")
         }
@@ -65,6 +72,7 @@ pub(crate) fn compare(alone: &Output, found: &Output) -> Identity {
 #[derive(Debug, Default)]
 struct Findings {
     compared: usize,
+    different: usize,
     first_difference: Option<String>,
 }
 
@@ -127,7 +135,11 @@ impl Findings {
 
     fn compare(&mut self, expected: &str, seen: &str, what: impl FnOnce() -> String) {
         self.compared += 1;
-        if expected != seen && self.first_difference.is_none() {
+        if expected == seen {
+            return;
+        }
+        self.different += 1;
+        if self.first_difference.is_none() {
             self.first_difference = Some(format!("{} ({}, alone {})", what(), short(seen), short(expected)));
         }
     }
@@ -168,11 +180,11 @@ mod tests {
     #[test]
     fn the_first_difference_is_named() {
         let found = compare(&requests(300, "x", &["a", "b", "c"]), &requests(300, "y", &["a", "d", "e"]));
-        assert_eq!(found.in_words(), "different: the results up to digest 2 of 3 (d, alone b)");
+        assert_eq!(found.in_words(), "different: the results up to digest 2 of 3 (d, alone b); 3 of 4 differ");
         let found = compare(&steps(&["1", "2"], &[]), &steps(&["1", "3", "4"], &[]));
-        assert_eq!(found.in_words(), "different: the loss of step 2 (3, alone 2)");
+        assert_eq!(found.in_words(), "different: the loss of step 2 (3, alone 2); 1 of 2 differ");
         let found = compare(&steps(&["1"], &[("20", "p")]), &steps(&["1"], &[("20", "r")]));
-        assert_eq!(found.in_words(), "different: the parameters after step 20 (r, alone p)");
+        assert_eq!(found.in_words(), "different: the parameters after step 20 (r, alone p); 1 of 2 differ");
         let same_digests = compare(&requests(2, "x", &[]), &requests(2, "y", &[]));
         assert!(same_digests.is_different());
     }
@@ -188,11 +200,12 @@ mod tests {
         let mut other = all();
         other[1].tokens[2] = 99;
         other[2].tokens[0] = 98;
-        assert_eq!(compare(&alone, &answers(other)).in_words(), "different: token 3 of request 5 (99, alone 2)");
+        let found = compare(&alone, &answers(other));
+        assert_eq!(found.in_words(), "different: token 3 of request 5 (99, alone 2); 2 of 3 differ");
         let mut shorter = all();
         shorter[0].tokens.pop();
         let found = compare(&alone, &answers(shorter.clone()));
-        assert_eq!(found.in_words(), "different: the number of tokens of request 4 (4, alone 5)");
+        assert_eq!(found.in_words(), "different: the number of tokens of request 4 (4, alone 5); 1 of 3 differ");
         shorter[0].ended = Ended::Stopped;
         assert_eq!(compare(&alone, &answers(shorter)), Identity::Identical { compared: 3 }, "as far as it came");
         assert!(matches!(compare(&alone, &answers(Vec::new())), Identity::Unknown { .. }));

@@ -22,9 +22,15 @@ pub(crate) struct LlmArguments {
     /// The part of what the servers can do that they are sent, such as 0.5, or several of them, separated by commas
     ///
     /// What a server can do alone is measured at first. Several servers share the load: at 0.5, two of them get a quarter
-    /// of what each can do. All arms are run at each load; without this, at 0.5.
+    /// of what each can do. All arms are run at each load, in the order in which loads are named; without this, at 0.5.
     #[arg(long, alias = "loads", value_name = "X,...", value_delimiter = ',', value_parser = load, conflicts_with = "rates")]
     load: Vec<f64>,
+
+    /// What servers can do alone, in requests a second, as an earlier run found it: chat=12.5,code=30.1
+    ///
+    /// It is then not measured again, and runs with the same loads have the same requests at the same times.
+    #[arg(long, value_name = "NAME=RATE,...", value_delimiter = ',', value_parser = capacity, conflicts_with = "rates")]
+    capacity: Vec<(String, f64)>,
 
     /// Requests a second for each server in place of a load, separated by commas
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = rate)]
@@ -57,6 +63,11 @@ fn rate(text: &str) -> Result<f64, String> {
     rate.ok_or(format!("requests a second are a number above 0 and up to {MOST_PER_SECOND}"))
 }
 
+fn capacity(text: &str) -> Result<(String, f64), String> {
+    let (name, text) = text.trim().split_once('=').ok_or("name the server and what it can do, such as chat=12.5")?;
+    Ok((name.to_string(), rate(text)?))
+}
+
 fn model() -> impl TypedValueParser<Value = &'static str> {
     PossibleValuesParser::new(MODELS)
         .try_map(|name| MODELS.into_iter().find(|model| *model == name).ok_or("there is no such model"))
@@ -71,6 +82,8 @@ pub(crate) enum LlmFlagsError {
     Levels { scenario: &'static str },
     #[error("--rates needs a number for each of {servers}")]
     Rates { servers: String },
+    #[error("--capacity says something of {name}, and the servers are {servers}")]
+    Capacity { name: String, servers: String },
     #[error("no {}: name the folder that has it with --trace-folder, or leave that out for requests that are made up", .file.display())]
     NoTrace { file: PathBuf },
 }
@@ -78,7 +91,7 @@ pub(crate) enum LlmFlagsError {
 impl LlmFlagsError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::NoServers { .. } | Self::Levels { .. } | Self::Rates { .. } => exit::USAGE,
+            Self::NoServers { .. } | Self::Levels { .. } | Self::Rates { .. } | Self::Capacity { .. } => exit::USAGE,
             Self::NoTrace { .. } => exit::FILES,
         }
     }
@@ -93,6 +106,8 @@ fn with_servers() -> String {
 #[derive(Debug, PartialEq)]
 pub(crate) struct LlmSettings {
     pub(crate) offered: Offered,
+    /// What servers can do, by their names, as far as that need not be measured.
+    pub(crate) capacities: Vec<(String, f64)>,
     pub(crate) traces: Option<PathBuf>,
     model: Option<&'static str>,
     pub(crate) objectives: Objectives,
@@ -123,11 +138,14 @@ impl LlmSettings {
         if has_levels {
             return Err(LlmFlagsError::Levels { scenario: scenario.name });
         }
-        let LlmArguments { mut load, rates, trace_folder, model, ttft, tpot } = arguments;
+        let LlmArguments { load, capacity, rates, trace_folder, model, ttft, tpot } = arguments;
         let servers: Vec<_> = scenario.servers().collect();
+        let names = servers.iter().map(|(program, _)| program.name).collect::<Vec<_>>();
         if !rates.is_empty() && rates.len() != servers.len() {
-            let servers = servers.iter().map(|(program, _)| program.name).collect::<Vec<_>>().join(", ");
-            return Err(LlmFlagsError::Rates { servers });
+            return Err(LlmFlagsError::Rates { servers: names.join(", ") });
+        }
+        if let Some((name, _)) = capacity.iter().find(|(name, _)| !names.contains(&name.as_str())) {
+            return Err(LlmFlagsError::Capacity { name: name.clone(), servers: names.join(", ") });
         }
         // Absolute, as programs may run elsewhere.
         let traces = trace_folder.map(|folder| std::path::absolute(&folder).unwrap_or(folder));
@@ -136,15 +154,16 @@ impl LlmSettings {
                 return Err(LlmFlagsError::NoTrace { file });
             }
         }
-        if load.is_empty() {
-            load.push(DEFAULT_LOAD);
+        let mut loads: Vec<f64> = Vec::new();
+        for load in if load.is_empty() { vec![DEFAULT_LOAD] } else { load } {
+            if !loads.contains(&load) {
+                loads.push(load);
+            }
         }
-        load.sort_by(f64::total_cmp);
-        load.dedup();
-        let offered = if rates.is_empty() { Offered::Loads(load) } else { Offered::Rates(rates) };
+        let offered = if rates.is_empty() { Offered::Loads(loads) } else { Offered::Rates(rates) };
         let milliseconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64() * 1e3);
         let objectives = Objectives { ttft_ms: milliseconds(ttft), tpot_ms: milliseconds(tpot) };
-        Ok(Some(Self { offered, traces, model, objectives }))
+        Ok(Some(Self { offered, capacities: capacity, traces, model, objectives }))
     }
 
     pub(crate) fn source(&self) -> Source<'_> {
@@ -157,6 +176,7 @@ impl LlmArguments {
     fn first_flag(&self) -> Option<&'static str> {
         let given = [
             ("--load", !self.load.is_empty()),
+            ("--capacity", !self.capacity.is_empty()),
             ("--rates", !self.rates.is_empty()),
             ("--trace-folder", self.trace_folder.is_some()),
             ("--model", self.model.is_some()),
@@ -200,9 +220,12 @@ mod tests {
             std::fs::write(traces.path().join(file), "").unwrap();
         }
         let folder = traces.path().display();
-        let line = format!("--loads 0.7,0.3,0.7 --trace-folder {folder} --model 8b --ttft 1s --tpot 50ms");
+        let line = format!(
+            "--loads 0.7,0.3,0.7 --capacity code=30,chat=12.5 --trace-folder {folder} --model 8b --ttft 1s --tpot 50ms"
+        );
         let settings = resolved("llm-llm", &line).unwrap().unwrap();
-        assert_eq!(settings.offered, Offered::Loads(vec![0.3, 0.7]));
+        assert_eq!(settings.capacities, [("code".to_string(), 30.0), ("chat".to_string(), 12.5)]);
+        assert_eq!(settings.offered, Offered::Loads(vec![0.7, 0.3]), "what is named first is measured first");
         assert_eq!(settings.objectives, Objectives { ttft_ms: Some(1000.0), tpot_ms: Some(50.0) });
         assert_eq!(settings.source().model, Some("8b"));
         let settings = resolved("llm-llm", "--rates 3,1.5").unwrap().unwrap();
@@ -223,6 +246,11 @@ mod tests {
                 "no /no/such/folder/azure-llm-2023-conv.csv: name the folder",
             ),
             ("llm-llm", "--rates 3", "--rates needs a number for each of chat, code"),
+            ("llm-llm", "--capacity chat=3,cod=4", "--capacity says something of cod, and the servers are chat, code"),
+            ("llm-llm", "--capacity 3", "name the server and what it can do"),
+            ("llm-llm", "--capacity chat=0", "requests a second are a number above 0"),
+            ("llm-train", "--capacity chat=3 --rates 3", "cannot be used with"),
+            ("small", "--capacity chat=3", "--capacity is for LLM servers"),
             ("llm-train", "--load 0", "a load is a number above 0 and up to 2"),
             ("llm-train", "--load 50", "a load is a number above 0 and up to 2"),
             ("llm-train", "--load nan", "a load is a number above 0 and up to 2"),

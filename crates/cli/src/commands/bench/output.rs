@@ -121,6 +121,15 @@ impl Output {
         };
         (from < to).then_some((from, to))
     }
+
+    /// From when to when what others do beside it is to be counted. After the last request of an LLM server it has less and
+    /// less to do, for longer the slower it is: who runs beside it would have a larger share for that.
+    pub(crate) fn in_company(&self) -> Option<(f64, f64)> {
+        match self {
+            Self::Answers(done) => done.arrivals().or_else(|| done.span()),
+            Self::Requests(_) | Self::Steps(_) => self.span(),
+        }
+    }
 }
 
 #[cfg(test)]

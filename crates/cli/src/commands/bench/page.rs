@@ -2,8 +2,8 @@
 
 use super::plot::{Plots, escape};
 use super::report::{HEADINGS, Report};
-use super::service_table;
 use super::words;
+use super::{paired_table, service_table};
 use std::fmt::Write;
 
 const STYLE: &str = "
@@ -37,9 +37,14 @@ pub(crate) fn page(report: &Report, plots: &Plots) -> String {
     if !report.replays.is_empty() {
         let headings = service_table::HEADINGS.map(|(heading, _)| heading);
         page.push_str(&table(&headings, &service_table::rows(&report.arms)));
+        let paired = paired_table::rows(&report.arms);
+        if !paired.is_empty() {
+            page.push_str(&table(&paired_table::HEADINGS.map(|(heading, _)| heading), &paired));
+            let _ = writeln!(page, "<p class=\"note\">{}</p>", escape(paired_table::ABOUT));
+        }
     }
-    for replay in &report.replays {
-        let _ = writeln!(page, "<p class=\"note\">{}</p>", escape(&replay.in_words()));
+    for line in report.about_servers() {
+        let _ = writeln!(page, "<p class=\"note\">{}</p>", escape(&line));
     }
     let _ = writeln!(
         page,

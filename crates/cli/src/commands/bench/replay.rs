@@ -17,8 +17,12 @@ pub(crate) struct Replay {
     pub(crate) program: &'static str,
     /// The part of what it can do; nothing if requests a second were asked for.
     pub(crate) load: Option<f64>,
-    /// What it can do alone, if that was measured: requests a second.
+    /// What it can do alone, if that is known: requests a second.
     pub(crate) capacity: Option<f64>,
+    /// How many it answered in a second when all came at once, if that was seen.
+    pub(crate) saturated: Option<f64>,
+    /// The part of the time in which it was busy alone, while requests came.
+    pub(crate) busy_alone: Option<f64>,
     /// All that are sent.
     pub(crate) requests: u32,
     /// How many of them come first and do not count.
@@ -29,6 +33,7 @@ pub(crate) struct Replay {
     /// As which the server makes them up.
     synthetic: &'static str,
     skip: u32,
+    even: Option<u32>,
     model: Option<&'static str>,
     /// What it is to keep to, as far as that is known by now.
     pub(crate) objectives: Objectives,
@@ -52,12 +57,15 @@ impl Replay {
             program: program.name,
             load: None,
             capacity: None,
+            saturated: None,
+            busy_alone: None,
             requests: AT_ONCE_REQUESTS,
             warm_up: 0,
             per_second: AT_ONCE_PER_SECOND,
             trace: source.folder.map(|folder| folder.join(trace.file)),
             synthetic: trace.synthetic,
             skip: trace.skip,
+            even: trace.even,
             model: source.model,
             objectives: source.objectives,
             asked: source.objectives,
@@ -76,7 +84,7 @@ impl Replay {
         let mut requests = answers.requests.clone();
         let first = requests.len().min(self.warm_up as usize);
         requests.drain(..first);
-        Answers { requests, not_arrived: answers.not_arrived, steps: Vec::new() }
+        Answers { requests, not_arrived: answers.not_arrived, ..Answers::default() }
     }
 
     /// The same server at a part of what it can do. Several servers share the load in equal parts.
@@ -119,12 +127,14 @@ impl Replay {
 
     /// In a line: what it was sent, and what it is to keep to.
     pub(crate) fn in_words(&self) -> String {
-        let load = match (self.load, self.capacity) {
-            (Some(load), Some(capacity)) => {
-                format!(" (load {load}; alone it can do {})", quantity::number(capacity))
-            }
-            _ => String::new(),
-        };
+        let known = [
+            self.load.map(|load| format!("load {load}")),
+            self.capacity.map(|rate| format!("alone it can do {}", quantity::number(rate))),
+            self.saturated.map(|rate| format!("with all at once it did {}", quantity::number(rate))),
+            self.busy_alone.map(|part| format!("alone it is busy {} of the time", super::words::percent(part))),
+        ];
+        let known: Vec<String> = known.into_iter().flatten().collect();
+        let load = if known.is_empty() { String::new() } else { format!(" ({})", known.join("; ")) };
         let rate = quantity::number(self.per_second);
         format!(
             "{}: {} requests of {}, {rate} a second{load}; {}",
@@ -133,6 +143,17 @@ impl Replay {
             self.source(),
             self.limits()
         )
+    }
+
+    /// What would be misread without it.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let even = self.even.filter(|even| self.trace.is_some() && self.requests > *even)?;
+        Some(format!(
+            "{}: after the first {even} of its {} requests {} has a long pause, in which nothing comes: lower --seconds or --load",
+            self.program,
+            self.requests,
+            self.source()
+        ))
     }
 
     fn limits(&self) -> String {
@@ -184,7 +205,7 @@ pub(crate) mod tests {
     fn the_first_requests_do_not_count() {
         use super::super::answers::tests::answer;
         let requests = (0..6).map(|index| answer(index, 0.0, 0.1, 0.1, 3)).collect();
-        let answers = Answers { requests, not_arrived: 1, steps: Vec::new() };
+        let answers = Answers { requests, not_arrived: 1, ..Answers::default() };
         let counted = replay(None).at_rate(2.0, 1).counted(&answers);
         assert_eq!((counted.requests.len(), counted.requests[0].index, counted.not_arrived), (2, 4, 1));
         assert!(replay(None).at_rate(9.0, 1).counted(&answers).requests.is_empty());
@@ -201,6 +222,25 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_run_beyond_what_comes_evenly_is_said_to_be_one() {
+        let scenario = SCENARIOS.iter().find(|one| one.name == "llm-llm").unwrap();
+        let (program, trace) = scenario.servers().nth(1).unwrap();
+        let of = |folder, seconds| {
+            let source = Source { folder, model: None, objectives: Objectives::default() };
+            Replay::at_once(program, trace, source).at_rate(10.0, seconds).warning()
+        };
+        let folder = Some(Path::new("/traces"));
+        assert_eq!(of(folder, 46), None);
+        let said = of(folder, 47).unwrap();
+        assert!(
+            said.starts_with("code: after the first 480 of its 490 requests azure-llm-2023-code.csv has"),
+            "{said}"
+        );
+        assert_eq!(of(None, 47), None, "what is made up has none");
+        assert_eq!(replay(folder).at_rate(10.0, 60).warning(), None);
+    }
+
+    #[test]
     fn objectives_go_to_the_shim_once_they_are_known() {
         let mut replay = replay(None).at_load(0.5, 12.0, 1, 30);
         assert!(replay.run_arguments().is_empty());
@@ -210,12 +250,13 @@ pub(crate) mod tests {
                 .ends_with("no objectives, as it did not run alone: add the arm, or give --ttft and --tpot")
         );
         replay.objectives = Objectives { ttft_ms: Some(300.0), tpot_ms: Some(12.3456) };
+        (replay.saturated, replay.busy_alone) = (Some(9.0), Some(0.625));
         replay.asked.ttft_ms = Some(300.0);
         assert_eq!(replay.run_arguments().join(" "), "--ttft 300.000ms --tpot 12.346ms");
         assert_eq!(
             replay.in_words(),
             "chat: 180 requests of a synthetic conversation trace, as there is no --trace-folder, 6.00 a second (load 0.5; \
-             alone it can do 12.0); objectives: TTFT within 300 ms, TPOT within 12.3 ms (1.25 times its p99 alone)"
+             alone it can do 12.0; with all at once it did 9.00; alone it is busy 62 % of the time); objectives: TTFT within 300 ms, TPOT within 12.3 ms (1.25 times its p99 alone)"
         );
     }
 }

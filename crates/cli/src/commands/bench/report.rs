@@ -5,6 +5,7 @@ use super::figures::LEVELS;
 use super::flags::Settings;
 use super::identity::Identity;
 use super::machine::Machine;
+use super::paired_table::Bound;
 use super::plot;
 use super::replay::Replay;
 use super::rounds::{Measurements, rounds_in_words};
@@ -14,7 +15,7 @@ use super::service_summary::ServiceSummary;
 use super::summary::{ArmSummary, ProgramSummary, Spread, summarise};
 use super::timeline::Timeline;
 use super::unrest::Unrest;
-use super::{json, page, service_table, words};
+use super::{json, page, paired_table, service_table, words};
 use crate::exit;
 use crate::quantity;
 use crate::table::{self, Align};
@@ -42,6 +43,8 @@ pub(crate) struct Report {
     dropped_rounds: usize,
     /// What LLM servers were sent, and what they were to keep to.
     pub(crate) replays: Vec<Replay>,
+    /// How near to alone they could be at each load.
+    pub(crate) bounds: Vec<Bound>,
     /// Of all rounds.
     pub(crate) arms: Vec<ArmSummary>,
     /// Of the quantiles, in percent.
@@ -107,7 +110,7 @@ pub(crate) fn make_folder(folder: &Path) -> Result<(), FolderError> {
 
 impl Report {
     pub(crate) fn new(settings: &Settings, measured: Measurements, command: Vec<String>) -> Self {
-        let Measurements { runs, replays, dropped_rounds } = measured;
+        let Measurements { runs, replays, ideals, dropped_rounds } = measured;
         let arms = summarise(&settings.arms, &runs);
         let scenario = settings.scenario;
         let program =
@@ -133,6 +136,7 @@ impl Report {
             },
             timing: timing(scenario),
             dropped_rounds,
+            bounds: Bound::all(&replays, &ideals, &arms),
             replays,
             arms,
             levels: LEVELS.iter().map(|level| quantity::approximate(*level as u64) / 10.0).collect(),
@@ -212,6 +216,7 @@ impl Report {
             )
         }));
         notes.extend(service_table::notes(&self.arms));
+        notes.extend(self.replays.iter().filter_map(Replay::warning));
         notes
     }
 
@@ -226,9 +231,14 @@ impl Report {
         if !self.replays.is_empty() {
             text.push_str(&table::columns(service_table::HEADINGS, &service_table::rows(&self.arms)));
             text.push('\n');
+            let paired = paired_table::rows(&self.arms);
+            if !paired.is_empty() {
+                text.push_str(&table::columns(paired_table::HEADINGS, &paired));
+                text.push('\n');
+            }
         }
-        for replay in &self.replays {
-            text.push_str(&table::harmless(&replay.in_words()));
+        for line in self.about_servers() {
+            text.push_str(&table::harmless(&line));
             text.push('\n');
         }
         for line in
@@ -238,6 +248,17 @@ impl Report {
             text.push('\n');
         }
         text
+    }
+
+    /// What LLM servers were sent, how near to alone they could be, and whether their steps were told apart, a line each.
+    pub(crate) fn about_servers(&self) -> Vec<String> {
+        let sent = self.replays.iter().map(Replay::in_words);
+        let possible = self.bounds.iter().filter_map(Bound::in_words);
+        let told_apart = self.programs().filter_map(|(arm, program)| {
+            let found = program.told_apart.as_ref()?;
+            Some(format!("{}: {}'s steps told apart: {}", arm.name, program.program, found.in_words()))
+        });
+        sent.chain(possible).chain(told_apart).collect()
     }
 
     /// A row for each program of each arm, under [`HEADINGS`].

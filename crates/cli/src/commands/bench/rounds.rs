@@ -1,6 +1,7 @@
 //! All arms once, then again in another order, for as long as there is time.
 
 use super::arm::{self, Arm};
+use super::bound::Ideal;
 use super::figures::Figures;
 use super::flags::Settings;
 use super::replay::Replay;
@@ -22,6 +23,8 @@ pub(crate) struct Measurements {
     pub(crate) runs: Vec<ArmRun>,
     /// What LLM servers were sent, and what they were to keep to.
     pub(crate) replays: Vec<Replay>,
+    /// How near to alone LLM servers could come.
+    pub(crate) ideals: Vec<Ideal>,
     /// Rounds that were left out, for want of time.
     pub(crate) dropped_rounds: usize,
 }
@@ -61,6 +64,12 @@ pub(crate) fn run(
                 let other = runner.run(*arm, round + 1, *load)?;
                 say(&outcome(&other));
                 run = calmer(run, other);
+            }
+            // Not before it is known which of several runs counts.
+            for kept in std::mem::take(&mut run.kept) {
+                if let Some(Err(error)) = settings.keep.as_ref().map(|folder| kept.write(folder)) {
+                    say(&format!("  {error}"));
+                }
             }
             measured.runs.push(run);
         }
@@ -191,8 +200,9 @@ impl ArmRun {
     /// One for which there was no time.
     fn left_out(arm: &'static str, round: usize, load: Option<f64>) -> Self {
         let failure = Some("no time is left for it: raise --limit, or lower --seconds".to_string());
-        let (stretches, tenants, discarded, samples) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { arm, round, load, seconds: 0.0, stretches, failure, tenants, discarded, samples }
+        let (stretches, tenants, discarded, samples, kept) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { arm, round, load, seconds: 0.0, stretches, failure, tenants, discarded, samples, kept }
     }
 }
 

@@ -1,9 +1,11 @@
 //! One arm after the other: what is to lie under the programs is put up, they run, and all is taken down again.
 
 use super::arm::{Arm, Way};
+use super::bound::{Ideal, Logged};
 use super::figures::{Figures, Window, figures};
 use super::flags::Settings;
 use super::identity::{Identity, compare};
+use super::kept::Kept;
 use super::measured::Measured;
 use super::mps::Mps;
 use super::output::Output;
@@ -12,6 +14,7 @@ use super::replay::Replay;
 use super::sampler::{self, Sample, TenantSeen};
 use super::scenario::{Device, Program};
 use super::session::{self, Done, Session, SessionError};
+use super::told_apart::{self, Taken, ToldApart};
 use super::unrest::Unrest;
 use super::workloads;
 use crate::program::Signals;
@@ -42,6 +45,9 @@ pub(crate) struct ArmRun {
     pub(crate) discarded: Vec<Unrest>,
     #[serde(skip)]
     pub(crate) samples: Vec<Sample>,
+    /// What its programs did, if that is to be kept.
+    #[serde(skip)]
+    pub(crate) kept: Vec<Kept>,
 }
 
 impl ArmRun {
@@ -69,6 +75,8 @@ pub(crate) struct ProgramRun {
     pub(crate) bits: Identity,
     /// The machine meanwhile.
     pub(crate) unrest: Option<Unrest>,
+    /// Whether the steps of an LLM server were told apart, if that was written down.
+    pub(crate) told_apart: Option<ToldApart>,
 }
 
 /// What all arms have in common.
@@ -117,8 +125,8 @@ impl<'a> Runner<'a> {
     pub(crate) fn run(&mut self, arm: Arm, round: usize, load: Option<f64>) -> Result<ArmRun, SessionError> {
         let begun = Instant::now();
         let folder = self.scratch.join(arm.name);
-        let mut samples = Vec::new();
-        let ran = self.measure(arm, load, &folder, &mut samples);
+        let (mut samples, mut kept) = (Vec::new(), Vec::new());
+        let ran = self.measure((arm, round, load), &folder, &mut samples, &mut kept);
         let _ = std::fs::remove_dir_all(&folder);
         let (stretches, failure) = match ran {
             Ok(stretches) => (stretches, None),
@@ -136,15 +144,16 @@ impl<'a> Runner<'a> {
             tenants: sampler::seen(&samples),
             discarded: Vec::new(),
             samples,
+            kept,
         })
     }
 
     fn measure(
         &mut self,
-        arm: Arm,
-        load: Option<f64>,
+        (arm, round, load): (Arm, usize, Option<f64>),
         folder: &Path,
         samples: &mut Vec<Sample>,
+        kept: &mut Vec<Kept>,
     ) -> Result<Vec<Stretch>, SessionError> {
         std::fs::create_dir_all(folder)?;
         let levels = self.settings.levels(&arm);
@@ -156,7 +165,15 @@ impl<'a> Runner<'a> {
             levels.iter().map(|level| Stretch { aggressiveness: *level, programs: Vec::new() }).collect();
         for programs in groups {
             let done = self.session(arm, &ground, programs, &levels, &self.replays_at(load), folder, samples)?;
-            self.note(arm, load, programs, &done, &mut stretches)?;
+            let taken: Vec<Option<Taken>> =
+                programs.iter().map(|program| Taken::read(&folder.join(program.name))).collect();
+            self.note(arm, load, programs, &done, &taken, &mut stretches)?;
+            if self.settings.keep.is_some() {
+                let one = |((program, output), taken): ((&&'static Program, &Output), &Option<Taken>)| {
+                    Kept::of((arm.name, load, round), program.name, output, taken.as_ref())
+                };
+                kept.extend(programs.iter().zip(&done.outputs).zip(&taken).map(one));
+            }
         }
         Ok(stretches)
     }
@@ -274,6 +291,9 @@ impl<'a> Runner<'a> {
             Way::DetShare { .. } => {
                 command.args(["run", "--class", program.class.name(), "--name", program.name]);
                 command.args(replay.map(Replay::run_arguments).unwrap_or_default());
+                if self.settings.keep.is_some() && replay.is_some() {
+                    command.env(told_apart::RECORD, folder.join(told_apart::RECORD_FILE));
+                }
                 command.args(if is_soft { &["--device", "soft"][..] } else { &[] }).arg("--").args(&words);
             }
         }
@@ -304,17 +324,24 @@ impl<'a> Runner<'a> {
         load: Option<f64>,
         programs: &[&'static Program],
         done: &Done,
+        taken: &[Option<Taken>],
         stretches: &mut [Stretch],
     ) -> Result<(), SessionError> {
         let outputs: Vec<&Output> = done.outputs.iter().collect();
         let common = Window::of(&outputs).ok_or(SessionError::NoWindow)?;
-        for (program, output) in programs.iter().zip(&done.outputs) {
+        for ((program, output), taken) in programs.iter().zip(&done.outputs).zip(taken) {
             let bits = self.identity(arm, load, program, output);
+            let (busy, told_apart) = match output {
+                Output::Answers(answers) => {
+                    (answers.busy(), taken.as_ref().and_then(|taken| taken.against(&answers.steps)))
+                }
+                Output::Requests(_) | Output::Steps(_) => (None, None),
+            };
             let output = self.counted(load, program, output);
             for (number, stretch) in stretches.iter_mut().enumerate() {
                 let window = done.windows.get(number).and_then(|window| window.within(common));
                 let mut figures = window.and_then(|window| figures(&output, window));
-                self.hold_to_objectives(arm, load, program, &output, &mut figures);
+                self.hold_to_objectives(arm, load, program, &output, busy, &mut figures);
                 let unrest = window.and_then(|window| done.seen.within(window));
                 let bits = bits.clone();
                 stretch.programs.push(ProgramRun {
@@ -323,10 +350,34 @@ impl<'a> Runner<'a> {
                     figures,
                     bits,
                     unrest,
+                    told_apart: told_apart.clone(),
                 });
             }
         }
         Ok(())
+    }
+
+    /// At each load, how near to alone servers could come that share the GPU; nothing where they share it with others too.
+    pub(crate) fn ideals(&self) -> Vec<Ideal> {
+        let programs = self.settings.scenario.programs;
+        let servers: Vec<_> = self.settings.scenario.servers().collect();
+        if servers.len() < 2 || servers.len() < programs.len() {
+            return Vec::new();
+        }
+        let logged = |load: Option<f64>| -> Option<Vec<Logged<'_>>> {
+            let of = |program: &'static Program| {
+                let alone = self.alone.iter().find(|one| one.program == program.name && one.load == load)?;
+                let replay = self.replays.iter().find(|one| one.program == program.name && one.load == load)?;
+                match &alone.output {
+                    Output::Answers(answers) => {
+                        Some(Logged { program: program.name, answers, warm_up: replay.warm_up as usize })
+                    }
+                    Output::Requests(_) | Output::Steps(_) => None,
+                }
+            };
+            servers.iter().map(|&(program, _)| of(program)).collect()
+        };
+        self.settings.loads().into_iter().filter_map(|load| Ideal::of(load, &logged(load)?)).collect()
     }
 
     fn identity(&mut self, arm: Arm, load: Option<f64>, program: &Program, output: &Output) -> Identity {

@@ -61,6 +61,8 @@ pub(crate) struct Trace {
     pub(crate) synthetic: &'static str,
     /// How many requests come before those that are replayed: from there on, they come more evenly.
     pub(crate) skip: u32,
+    /// How many come from there on without a pause that is many times as long as the others, if there is such a pause.
+    pub(crate) even: Option<u32>,
 }
 
 const fn serve(name: &'static str, period_us: u32, arguments: &'static [&'static str]) -> Program {
@@ -75,9 +77,10 @@ const fn llm(name: &'static str, trace: Trace, arguments: &'static [&'static str
     Program { name, class: Class::Latency, file: "llm_server.py", arguments, protocol: Protocol::Llm { trace } }
 }
 
-const CONVERSATION: Trace = Trace { file: "azure-llm-2023-conv.csv", synthetic: "conversation", skip: 500 };
-/// Elsewhere in this trace nothing comes for many seconds, and then all at once.
-const CODE: Trace = Trace { file: "azure-llm-2023-code.csv", synthetic: "code", skip: 2000 };
+const CONVERSATION: Trace = Trace { file: "azure-llm-2023-conv.csv", synthetic: "conversation", skip: 500, even: None };
+/// Elsewhere in this trace nothing comes for many seconds, and then all at once. Pauses of 3 s and 8.4 s, where 25 come in a
+/// second otherwise, follow the 540th and the 548th.
+const CODE: Trace = Trace { file: "azure-llm-2023-code.csv", synthetic: "code", skip: 2000, even: Some(480) };
 
 /// The context is long enough for every request of both traces. Prompts go through the model in parts with decode steps
 /// between them, so that one does not keep all others from their tokens.

@@ -4,6 +4,7 @@ use super::answers::{Answer, Answers, Ended};
 use super::figures::{Latencies, milliseconds, quantile, quantiles};
 use crate::quantity::approximate;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// What a server is to keep to, as far as that is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -45,6 +46,28 @@ pub(crate) struct Service {
     /// Not complete when the server was stopped.
     pub(crate) unanswered: usize,
     pub(crate) kept: Kept,
+    /// Of each answer that is complete, by its place in the trace.
+    #[serde(skip)]
+    pub(crate) by_request: BTreeMap<u64, OfRequest>,
+}
+
+/// The times of one request.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct OfRequest {
+    pub(crate) whole_ms: f64,
+    pub(crate) ttft_ms: f64,
+    /// From each token to the next.
+    pub(crate) gaps_ms: Vec<f64>,
+}
+
+impl OfRequest {
+    fn of(answer: &Answer) -> Option<Self> {
+        Some(Self {
+            whole_ms: milliseconds(answer.end()? - answer.arrival),
+            ttft_ms: milliseconds(answer.ttft()?),
+            gaps_ms: answer.gaps().map(milliseconds).collect(),
+        })
+    }
 }
 
 /// Times of one kind.
@@ -115,6 +138,10 @@ pub(crate) fn service(done: &Answers) -> Option<Service> {
         refused: done.requests.len() - taken().count(),
         unanswered: taken().count() - complete + done.not_arrived,
         kept: Kept { ttft_violations: None, tpot_violations: None, goodput: None },
+        by_request: taken()
+            .filter(|request| request.is_complete())
+            .filter_map(|request| Some((request.index, OfRequest::of(request)?)))
+            .collect(),
     })
 }
 
@@ -168,7 +195,7 @@ mod tests {
         cut_short.ended = Ended::Stopped;
         // The second waits longer for its first token, and for each further one.
         let requests = vec![answer(0, 0.0, 0.1, 0.01, 11), answer(1, 1.0, 0.3, 0.03, 11), cut_short, refused];
-        Answers { requests, not_arrived: 1, steps: Vec::new() }
+        Answers { requests, not_arrived: 1, ..Answers::default() }
     }
 
     #[test]

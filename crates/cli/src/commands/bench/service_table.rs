@@ -40,6 +40,10 @@ fn row(arm: &ArmSummary, program: &ProgramSummary) -> Option<[String; COLUMNS]> 
     let added = |spread: Option<Spread>| {
         spread.filter(|_| arm.arm != ALONE).map_or_else(nothing, |spread| words::with_range(spread, words::added))
     };
+    // Of how many it is the slowest hundredth.
+    let tail = |spread: Option<Spread>, of: usize| {
+        spread.map_or_else(nothing, |spread| format!("{} of {of}", words::milliseconds(spread.median)))
+    };
     let missed = |number: Option<Spread>, part: Option<Spread>| match number.zip(part) {
         Some((number, part)) => format!("{:.0} ({})", number.median, words::percent(part.median)),
         None => nothing(),
@@ -49,10 +53,10 @@ fn row(arm: &ArmSummary, program: &ProgramSummary) -> Option<[String; COLUMNS]> 
         program.program.to_string(),
         program.requests.map_or_else(nothing, |requests| requests.to_string()),
         time(service.ttft_p50_ms),
-        time(service.ttft_p99_ms),
+        tail(service.ttft_p99_ms, service.ttft_count),
         added(service.ttft_p99_overhead),
         time(service.tpot_p50_ms),
-        time(service.tpot_p99_ms),
+        tail(service.tpot_p99_ms, service.tpot_count),
         added(service.tpot_p99_overhead),
         added(service.mean_latency_overhead),
         missed(service.ttft_violations, service.ttft_violations_part),
@@ -102,10 +106,10 @@ mod tests {
     fn a_row_for_each_server() {
         let runs = [examples::llm_run("alone", 1, None, 10.0), examples::llm_run("mps", 1, None, 25.0)];
         let rows = rows(&summarise(&examples::arms(), &runs));
-        assert_eq!(rows[0][..6].join("|"), "alone|serve|10|100 ms|100 ms|-");
+        assert_eq!(rows[0][..6].join("|"), "alone|serve|10|100 ms|100 ms of 10|-");
         assert_eq!(
             rows[1][2..12].join("|"),
-            "10|250 ms|250 ms|+150 %|25.0 ms|25.0 ms|+150 %|+150 %|10 (100 %)|100 (100 %)"
+            "10|250 ms|250 ms of 10|+150 %|25.0 ms|25.0 ms of 100|+150 %|+150 %|10 (100 %)|100 (100 %)"
         );
         assert_eq!((rows[1][12].as_str(), rows.len()), ("0/s", 2));
         let others = [examples::run("alone", 1, 1.0, 1.0, None)];

@@ -5,6 +5,7 @@ use super::figures::{Figures, Latencies, quantiles};
 use super::identity::Identity;
 use super::runner::{ArmRun, ProgramRun, Stretch};
 use super::service_summary::ServiceSummary;
+use super::told_apart::ToldApart;
 use super::unrest::Unrest;
 use detshare_api::Class;
 use serde::Serialize;
@@ -77,6 +78,8 @@ pub(crate) struct ProgramSummary {
     pub(crate) share: Option<Spread>,
     /// The worst of the rounds.
     pub(crate) bits: Identity,
+    /// Of an LLM server, over all rounds: whether its steps were told apart, if that was written down.
+    pub(crate) told_apart: Option<ToldApart>,
 }
 
 impl ProgramSummary {
@@ -97,6 +100,8 @@ pub(crate) fn summarise(arms: &[Arm], runs: &[ArmRun]) -> Vec<ArmSummary> {
     if loads.is_empty() {
         loads.push(None);
     }
+    // Whichever was run first.
+    loads.sort_by(|one, other| one.unwrap_or(0.0).total_cmp(&other.unwrap_or(0.0)));
     let are_several = loads.len() > 1;
     let at = |load: Option<f64>| {
         let runs: Vec<&ArmRun> = runs.iter().filter(|run| run.load == load).collect();
@@ -187,7 +192,16 @@ fn summarise_program(program: &ProgramRun, rounds: &[(usize, &ProgramRun)], runs
         p50_overhead: overhead(&p50),
         p99_overhead: overhead(&p99),
         quantiles_ms: quantiles(&pooled),
-        service: ServiceSummary::of(&rounds.iter().map(|(_, run)| *run).collect::<Vec<_>>(), &spread, &overhead),
+        service: ServiceSummary::of(
+            &rounds.iter().map(|(_, run)| *run).collect::<Vec<_>>(),
+            &rounds
+                .iter()
+                .filter_map(|(round, run)| Some((alone_in(runs, *round, program.program)?, *run)))
+                .collect::<Vec<_>>(),
+            &spread,
+            &overhead,
+        ),
+        told_apart: ToldApart::together(rounds.iter().filter_map(|(_, run)| run.told_apart.as_ref())),
         share: if is_latency { None } else { against(&rate) },
         bits: worst(rounds.iter().map(|(_, run)| &run.bits)),
     }
@@ -253,14 +267,15 @@ pub(crate) mod tests {
             figures: Some(figures),
             bits: Identity::Identical { compared: 1 },
             unrest: None,
+            told_apart: None,
         };
         let programs = vec![
             program("serve", Class::Latency, Figures::Requests(latencies)),
             program("train", Class::BestEffort, Figures::Steps(rate)),
         ];
         let stretches = vec![Stretch { aggressiveness: level, programs }];
-        let (tenants, discarded, samples) = (Vec::new(), Vec::new(), Vec::new());
-        ArmRun { arm, round, load: None, seconds: 1.0, stretches, failure: None, tenants, discarded, samples }
+        let (tenants, discarded, samples, kept) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        ArmRun { arm, round, load: None, seconds: 1.0, stretches, failure: None, tenants, discarded, samples, kept }
     }
 
     /// A run of an LLM server whose tokens come that long after each other, and its first ones ten times as long after their
@@ -330,8 +345,8 @@ pub(crate) mod tests {
     #[test]
     fn an_llm_server_stands_against_alone_at_the_same_load() {
         let runs = [
-            llm_run("alone", 1, Some(0.3), 10.0),
             llm_run("alone", 1, Some(0.7), 20.0),
+            llm_run("alone", 1, Some(0.3), 10.0),
             llm_run("mps", 1, Some(0.3), 15.0),
             llm_run("mps", 1, Some(0.7), 25.0),
         ];
@@ -346,17 +361,23 @@ pub(crate) mod tests {
         assert!(near(figures(1).ttft_p99_ms, 150.0) && near(figures(1).mean_latency_ms, 300.0));
         assert!(near(figures(4).tpot_violations, 100.0) && near(figures(4).tpot_violations_part, 1.0));
         assert!(near(figures(4).ttft_violations, 10.0) && near(figures(4).goodput, 0.0));
+        let ratios = figures(1).latency_ratios.unwrap();
+        assert_eq!((ratios.requests, figures(1).ttft_count, figures(1).tpot_count), (10, 10, 100));
+        assert!((ratios.p99 - 1.5).abs() < 1e-3 && (figures(4).tpot_ratios.unwrap().median - 1.25).abs() < 1e-3);
+        let interval = figures(1).ttft_p99_overhead_interval.unwrap();
+        assert!((interval.low - 0.5).abs() < 1e-3 && (interval.high - 0.5).abs() < 1e-3, "{interval:?}");
         assert!(near(figures(1).tpot_violations, 0.0) && figures(1).goodput.unwrap().median > 7.0);
         let tail = all[1].programs[0].tail_overhead();
         assert!(near(tail, 0.5), "{tail:?}");
-        let one_load = summarise(&arms(), &runs[..1]);
+        let one_load = summarise(&arms(), &runs[1..2]);
         assert_eq!((one_load[0].name.as_str(), one_load[0].load), ("alone", Some(0.3)));
     }
 
     #[test]
     fn the_worst_round_says_whether_bits_differ() {
         let mut runs = [run("mps", 1, 1.0, 1.0, None), run("mps", 2, 1.0, 1.0, None)];
-        runs[0].stretches[0].programs[0].bits = Identity::Different { first: "x".to_string() };
+        runs[0].stretches[0].programs[0].bits =
+            Identity::Different { first: "x".to_string(), different: 1, compared: 2 };
         runs[1].stretches[0].programs[1].bits = Identity::unknown("y");
         let all = summarise(&arms(), &runs);
         assert!(all[1].programs[0].bits.is_different());
