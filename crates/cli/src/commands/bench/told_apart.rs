@@ -134,7 +134,7 @@ mod tests {
     /// A prefill step in each ten, each step for a millisecond; steps of the shim end a little before.
     fn log(count: u32) -> Vec<ServerStep> {
         let step = |number: u32| {
-            let kind = if number % 10 == 0 { StepKind::Prefill } else { StepKind::Decode };
+            let kind = if number.is_multiple_of(10) { StepKind::Prefill } else { StepKind::Decode };
             let begin = f64::from(number) / 1e3;
             ServerStep(kind, begin, begin + 0.0009, 1, 1)
         };
