@@ -159,15 +159,6 @@ fn machine() -> String {
     format!("{}, {count} cores", model.map_or("unknown processor", |(_, name)| name.trim()))
 }
 
-/// What is checked out, and whether it was changed since.
-fn commit() -> Result<String> {
-    let mut git = Command::new("git");
-    git.args(["describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]).current_dir(root());
-    let output = git.output().context("git")?;
-    ensure!(output.status.success(), "git does not say what is checked out");
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
-}
-
 fn date() -> Result<String> {
     let output = Command::new("date").arg("+%F").output().context("date")?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
