@@ -7,7 +7,8 @@ use detshare_cuda::types::{CUcontext, CUdevice_v1, CUdeviceptr_v2, CUfunction, C
 use library::softgpu;
 use std::process::{Command, Output};
 
-/// `race`: a barrier is missing. `wild`: an access far from everything. `fine`: neither.
+/// `race`: a barrier is missing. `stale`: shared memory that nobody wrote. `behind`: the byte after an allocation.
+/// `freed`: an allocation that is there no more. `wild`: an access far from everything. `fine`: none of these.
 const KERNELS: &core::ffi::CStr = c".version 7.0
 .target sm_70
 .address_size 64
@@ -39,6 +40,33 @@ const KERNELS: &core::ffi::CStr = c".version 7.0
     ld.param.u64 %d, [out];
     st.global.u32 [%d], 1;
     ret;
+}
+.visible .entry stale(.param .u64 out)
+{
+    .reg .b32 %t, %r<3>;
+    .shared .align 4 .b8 s[256];
+    mov.u32 %t, %tid.x;
+    mov.u32 %r1, s;
+    mad.lo.u32 %r1, %t, 4, %r1;
+    st.shared.u8 [%r1], 1;
+    ld.shared.u16 %r2, [%r1];
+    ret;
+}
+.visible .entry behind(.param .u64 out)
+{
+    .reg .b64 %d;
+    ld.param.u64 %d, [out];
+    st.global.u8 [%d+63], 1;
+    st.global.u8 [%d+64], 1;
+    ret;
+}
+.visible .entry freed(.param .u64 out)
+{
+    .reg .b64 %d;
+    .reg .b32 %r;
+    ld.param.u64 %d, [out];
+    ld.global.u32 %r, [%d+8];
+    ret;
 }";
 
 /// Run as a process of its own by the tests below: launches the kernel that the environment names and prints what
@@ -56,6 +84,12 @@ fn launches_a_kernel() {
     cu!(driver, cuModuleGetFunction(&raw mut function, module, name.as_ptr()));
     let mut memory = CUdeviceptr_v2(0);
     cu!(driver, cuMemAlloc_v2(&raw mut memory, 64));
+    if name == c"freed" {
+        // Another one of the same page stays: that the page is there must not hide that the allocation is not.
+        let mut neighbour = CUdeviceptr_v2(0);
+        cu!(driver, cuMemAlloc_v2(&raw mut neighbour, 64));
+        cu!(driver, cuMemFree_v2(memory));
+    }
     let mut parameters = [(&raw mut memory).cast()];
     let (own, none) = (CUstream(core::ptr::null_mut()), core::ptr::null_mut());
     cu!(driver, cuLaunchKernel(function, 8, 1, 1, 64, 1, 1, 0, own, parameters.as_mut_ptr(), none));
@@ -103,11 +137,46 @@ fn findings_are_told_once_and_counted() {
     assert_eq!(run("fine", &[ON]).1, "", "nothing is wrong");
 }
 
+/// A kernel that does one thing wrong in every one of its 512 threads, and what is said of it.
+#[track_caller]
+fn is_found(kernel: &str, kind: &str, place: &str, words: &str) {
+    assert_eq!(run(kernel, &[]).1, "", "without the checker it is no fault");
+    let (output, told) = run(kernel, &[ON]);
+    assert_eq!((output.status.code(), codes(&output)), (Some(0), vec![0, 0]));
+    assert_eq!(told.matches("check: ").count(), 2, "one thing, and the summary: {told}");
+    assert_eq!(told.matches(&format!("check: {kind}: kernel {kernel}, block (")).count(), 1, "{told}");
+    assert!(told.contains(&format!("in '{place}")) && told.contains(words), "{told}");
+    assert!(told.contains("check: findings: 1, which occurred 512 times"), "{told}");
+}
+
+#[test]
+fn shared_memory_that_nobody_wrote_is_found() {
+    is_found("stale", "read of shared memory that nobody has written", "ld.shared.u16 %r2, [%r1]', line 41", "");
+}
+
+#[test]
+fn a_byte_behind_an_allocation_is_found() {
+    let words = "that is 0 bytes after the end of the allocation of 64 bytes at ";
+    is_found("behind", "access of 1 bytes outside of all allocations", "st.global.u8 [%d+64], 1', line 49", words);
+}
+
+#[test]
+fn an_allocation_that_was_freed_is_found() {
+    is_found(
+        "freed",
+        "access of 4 bytes outside of all allocations",
+        "ld.global.u32 %r, [%d+8]', line 57",
+        "that is byte 8 of an allocation of 64 bytes at ",
+    );
+}
+
 #[test]
 fn findings_can_end_the_kernel_or_the_process() {
-    let (output, _) = run("race", &[("DETSHARE_SOFTGPU_CHECK", "fail")]);
     let failed = CUresult::CUDA_ERROR_LAUNCH_FAILED.0;
-    assert_eq!(codes(&output), [failed, failed]);
+    for kernel in ["race", "stale", "behind", "freed"] {
+        let (output, _) = run(kernel, &[("DETSHARE_SOFTGPU_CHECK", "fail")]);
+        assert_eq!(codes(&output), [failed, failed], "{kernel}");
+    }
     let status = ("DETSHARE_SOFTGPU_CHECK_EXIT", "9");
     let (output, _) = run("race", &[ON, status]);
     assert_eq!((output.status.code(), codes(&output)), (Some(9), vec![0, 0]), "what it printed is there all the same");

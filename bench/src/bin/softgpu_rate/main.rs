@@ -1,18 +1,19 @@
-//! How many thread instructions a second the software GPU executes: an fp32 FMA loop on one core and on all, and functions
-//! on one.
+//! How many thread instructions a second the software GPU executes: an fp32 FMA loop and a matrix multiply through shared
+//! memory on one core, two, four and so on up to all, and functions on one.
 //!
 //! Each figure is taken by a process of its own, which is held to so many cores before the driver starts its threads.
 //! The kernels' instructions are counted from their text, and their results are compared with the same in Rust.
 
+mod device;
 mod loops;
+mod multiply;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use core::ffi::c_void;
 use detshare_bench::cu;
-use detshare_cuda::Driver;
-use detshare_cuda::driver::Visibility;
-use detshare_cuda::types::{CUcontext, CUdevice_v1, CUdeviceptr_v2, CUfunction, CUmodule, CUstream};
+use detshare_cuda::types::{CUdeviceptr_v2, CUstream};
+use device::Device;
 use loops::Loop;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 #[derive(Parser)]
-#[command(about = "Thread instructions a second of the software GPU, on one core and on all")]
+#[command(about = "Thread instructions a second of the software GPU, on one core and on more")]
 struct Arguments {
     /// The software GPU's library
     #[arg(long)]
@@ -31,7 +32,7 @@ struct Arguments {
     /// Launches; the median counts
     #[arg(long, default_value_t = 9)]
     launches: usize,
-    /// Only the loop of this instruction, on this many cores, and only the rate printed
+    /// Only the loop of this instruction, or `multiply`, on this many cores, and only the rate printed
     #[arg(long, requires = "instruction")]
     cores: Option<usize>,
     /// As above
@@ -46,14 +47,21 @@ fn main() -> Result<()> {
     let arguments = Arguments::parse();
     let loops = loops::all()?;
     if let (Some(cores), Some(name)) = (arguments.cores, &arguments.instruction) {
-        let timed = loops.iter().find(|timed| timed.name == name).context("no loop of that instruction")?;
         hold_to_cores(cores)?;
-        println!("{}", rate(&arguments, timed)?);
+        let device = Device::open(&arguments.driver)?;
+        let rate = if name == multiply::NAME {
+            multiply::rate(&device, arguments.launches)?
+        } else {
+            let timed = loops.iter().find(|timed| timed.name == name).context("no loop of that instruction")?;
+            rate(&device, arguments.launches, timed)?
+        };
+        println!("{rate}");
         return Ok(());
     }
     let (fma, functions) = loops.split_first().context("the loop of FMAs is the first")?;
     let figures = json!({
-        "fma_loop": fma_figures(&arguments, fma)?,
+        "fma_loop": on_more_and_more_cores(&arguments, fma.name, "a loop of fp32 FMAs")?,
+        "multiply": on_more_and_more_cores(&arguments, multiply::NAME, "a matrix multiply through shared memory")?,
         "functions": functions.iter().map(|function| function_figures(&arguments, function)).collect::<Result<Value>>()?,
     });
     if let Some(out) = arguments.out {
@@ -62,58 +70,58 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// On one core and on all.
-fn fma_figures(arguments: &Arguments, fma: &Loop) -> Result<Value> {
+/// On one core, two, four and so on, and on all.
+fn on_more_and_more_cores(arguments: &Arguments, name: &str, what: &str) -> Result<Value> {
     let all = cores()?.len();
-    let one = rate_on(arguments, fma, 1)?;
+    let one = rate_on(arguments, name, 1)?;
     let mut figures = json!({
-        "summary": format!("{:.0} million thread instructions a second on one core", one / 1e6),
+        "summary": format!("{what}: {:.0} million thread instructions a second on one core", one / 1e6),
         "thread_instructions_per_second": one,
     });
     println!("{}", figures["summary"].as_str().unwrap_or_default());
-    if all > 1 {
-        let together = rate_on(arguments, fma, all)?;
+    let counts = core::iter::successors(Some(2), |count| Some(2 * count)).take_while(|count| *count < all);
+    let counts = counts.chain(Some(all).filter(|all| *all > 1));
+    let mut steps = Vec::new();
+    for count in counts {
+        let together = rate_on(arguments, name, count)?;
         #[allow(clippy::cast_precision_loss, reason = "few cores")]
-        let scaling = together / (one * all as f64);
+        let scaling = together / (one * count as f64);
         let summary =
-            format!("{:.0} million on {all} cores: {:.0} % of {all} times one", together / 1e6, scaling * 100.0);
+            format!("{:.0} million on {count} cores: {:.0} % of {count} times one", together / 1e6, scaling * 100.0);
         println!("{summary}");
-        figures["all_cores"] = json!({
-            "summary": summary, "cores": all, "thread_instructions_per_second": together, "scaling": scaling,
-        });
+        steps.push(json!({
+            "summary": summary, "cores": count, "thread_instructions_per_second": together, "scaling": scaling,
+        }));
     }
+    if let Some(last) = steps.last() {
+        figures["all_cores"] = last.clone();
+    }
+    figures["more_cores"] = steps.into();
     Ok(figures)
 }
 
 /// On one core.
 fn function_figures(arguments: &Arguments, function: &Loop) -> Result<Value> {
-    let rate = rate_on(arguments, function, 1)?;
+    let rate = rate_on(arguments, function.name, 1)?;
     let summary = format!("{}: {:.0} million a second on one core", function.name, rate / 1e6);
     println!("{summary}");
     Ok(json!({ "instruction": function.name, "summary": summary, "thread_instructions_per_second": rate }))
 }
 
 /// The rate in a process that is held to so many cores.
-fn rate_on(arguments: &Arguments, timed: &Loop, cores: usize) -> Result<f64> {
+fn rate_on(arguments: &Arguments, name: &str, cores: usize) -> Result<f64> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["--launches", &arguments.launches.to_string(), "--cores", &cores.to_string()]);
-    command.args(["--instruction", timed.name, "--driver"]);
+    command.args(["--instruction", name, "--driver"]);
     let output = command.arg(&arguments.driver).stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "the measuring process failed");
     Ok(String::from_utf8(output.stdout)?.trim().parse()?)
 }
 
-/// Thread instructions a second in this process.
-fn rate(arguments: &Arguments, timed: &Loop) -> Result<f64> {
-    let driver = Driver::open(&arguments.driver, Visibility::Local)?;
-    cu!(driver, cuInit(0))?;
-    let mut context = CUcontext(core::ptr::null_mut());
-    cu!(driver, cuDevicePrimaryCtxRetain(&raw mut context, CUdevice_v1(0)))?;
-    cu!(driver, cuCtxSetCurrent(context))?;
-    let mut module = CUmodule(core::ptr::null_mut());
-    cu!(driver, cuModuleLoadData(&raw mut module, timed.ptx.as_ptr().cast()))?;
-    let mut kernel = CUfunction(core::ptr::null_mut());
-    cu!(driver, cuModuleGetFunction(&raw mut kernel, module, timed.kernel.as_ptr()))?;
+/// Thread instructions a second of a loop in this process: the median of so many launches.
+fn rate(device: &Device, launches: usize, timed: &Loop) -> Result<f64> {
+    let kernel = device.kernel(&timed.ptx, timed.kernel)?;
+    let driver = &device.driver;
     let count = (THREADS * BLOCKS) as usize;
     let mut data = CUdeviceptr_v2(0);
     cu!(driver, cuMemAlloc_v2(&raw mut data, count * 4))?;
@@ -122,7 +130,7 @@ fn rate(arguments: &Arguments, timed: &Loop) -> Result<f64> {
     let operands: Vec<f32> = (0..u16::try_from(THREADS)?).map(|thread| 1.0 + f32::from(thread) / 128.0).collect();
     let operands = operands.repeat(BLOCKS as usize);
     let mut rates = Vec::new();
-    for _ in 0..arguments.launches {
+    for _ in 0..launches {
         let mut values = operands.clone();
         cu!(driver, cuMemcpyHtoD_v2(data, values.as_ptr().cast(), count * 4))?;
         let mut rounds = timed.rounds;

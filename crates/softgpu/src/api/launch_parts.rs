@@ -55,11 +55,13 @@ fn set(function: &Function, offset: c_int, bytes: &[u8]) -> Outcome {
 }
 
 pub(crate) unsafe fn cuParamSeti(function: CUfunction, offset: c_int, value: c_uint) -> Outcome {
-    set(&*module::find_function(function)?, offset, &value.to_ne_bytes())
+    let function = module::find_function(function)?;
+    set(&function, offset, &value.to_ne_bytes())
 }
 
 pub(crate) unsafe fn cuParamSetf(function: CUfunction, offset: c_int, value: f32) -> Outcome {
-    set(&*module::find_function(function)?, offset, &value.to_ne_bytes())
+    let function = module::find_function(function)?;
+    set(&function, offset, &value.to_ne_bytes())
 }
 
 pub(crate) unsafe fn cuParamSetv(function: CUfunction, offset: c_int, from: *mut c_void, bytes: c_uint) -> Outcome {

@@ -10,11 +10,15 @@
 //! Decode wraps the instructions that matter ([`Op::Checked`](super::op::Op)) where checks are asked for, so that
 //! nothing of this is there otherwise. Blocks are checked each on its own: races between blocks are not found.
 //!
+//! A copy that runs on its own (`cp.async`) is a write that is under way until its thread has waited for it (`copies`): until
+//! then whoever touches the bytes races with it, and the wait counts as the write's place in the order.
+//!
 //! Order between warps is kept as vector clocks, one entry for each warp (`clocks`); order within a warp as the last
 //! time that two lanes were in step (`together`). Both err towards order: what is found is wrong, though not all that
 //! is wrong is found.
 
 mod clocks;
+mod copies;
 mod shadow;
 mod together;
 mod words;
@@ -23,11 +27,12 @@ use super::access::{addresses, resolve};
 use super::block::Surroundings;
 use super::interface::Fault;
 use super::lanes::{LANES, Registers, lanes_of};
-use super::op::{Address, AtomicOp, Checked, Op, Order, Space};
+use super::op::{Address, AtomicOp, Checked, Copy, CopyGroup, Op, Order, Rare, Space, Tensor};
 use super::program::{Program, RESERVED_SHARED};
 use super::warp::{Group, Next, Warp};
 use crate::memory::Whereabouts;
 use clocks::Clocks;
+use copies::AllCopies;
 use shadow::{Access, Problem, Shadow, Touch};
 use std::collections::{BTreeMap, HashMap};
 use together::Together;
@@ -69,6 +74,7 @@ pub(crate) struct Finding {
 pub(super) struct Checker {
     shadow: Shadow,
     clocks: Clocks,
+    copies: AllCopies,
     /// By warp.
     together: Vec<Together>,
     /// Counts checked instructions.
@@ -99,6 +105,7 @@ impl Checker {
         Box::new(Self {
             shadow: Shadow::new(shared),
             clocks: Clocks::new(warps),
+            copies: AllCopies::default(),
             together: (0..warps).map(|_| Together::default()).collect(),
             step: 0,
             blind_to_shared: checks.blind_to_shared.contains_key(&kernel),
@@ -156,22 +163,35 @@ impl Warp {
         if let Some(mut checker) = block.checker.take() {
             let accessor = checker.begin(self, group, checked.site);
             checker.look(self, program, block, group, &checked.op, active, accessor);
+            if let Some(copies) = checked.copies {
+                checker.group(copies, active, accessor);
+            }
             block.checker = Some(checker);
         }
+        // Of a matrix it is known now where it lies: a load may change what says so.
+        let matrix = self.matrix(group, &checked.op);
         match &checked.op {
             Op::Load(_) | Op::Store(_) | Op::Atomic(_) => {
                 self.access(program, block, group, &checked.op, active, budget)?;
                 Ok(Next::Following)
             }
+            Op::Rare(_) => self.rare(program, block, group, &checked.op, active, budget),
+            Op::Nop => Ok(Next::Following),
             op => {
                 let waiting = |warp: &Self| warp.at_collective | warp.at_warp_barrier;
                 let before = waiting(self);
                 let next = self.control(program, block, group, op, active)?;
                 // They may have come from different places.
                 let met = (before | active) & !waiting(self);
-                if let Some(checker) = &mut block.checker {
+                if let Some(mut checker) = block.checker.take() {
                     checker.step += 1;
                     checker.together[self.number as usize].meet(met, false, checker.step);
+                    // It has happened once the last lane has come.
+                    if let Some((places, touch)) = matrix.filter(|_| met & active == active) {
+                        let accessor = Accessor { warp: self.number, site: checked.site, step: checker.step };
+                        checker.matrix(program, block, accessor, &places, touch);
+                    }
+                    block.checker = Some(checker);
                 }
                 Ok(next)
             }
@@ -179,7 +199,93 @@ impl Warp {
     }
 }
 
+/// Where a lane has a part of a matrix: the lane, the space, the place there and how many bytes.
+type Place = (usize, Space, u64, u64);
+
+impl Warp {
+    /// Where a matrix lies, and what happens to it, if the instruction moves one.
+    fn matrix(&self, group: Group, op: &Op) -> Option<(Vec<Place>, Touch)> {
+        let Op::Tensor { tensor, .. } = op else { return None };
+        let touch = match **tensor {
+            Tensor::Load(_) | Tensor::LoadRows(_) => Touch::Read { strong: false },
+            Tensor::Store(_) | Tensor::StoreRows(_) => Touch::Replace,
+            _ => return None,
+        };
+        let space = tensor.space();
+        let within = |address: u64| if space == Space::Generic { resolve(address) } else { (space, address) };
+        let places = tensor.places(&self.frames[group.frame].registers).into_iter();
+        let places = places.map(|(lane, address, bytes)| {
+            let (space, address) = within(address);
+            (lane, space, address, bytes)
+        });
+        Some((places.collect(), touch))
+    }
+}
+
 impl Checker {
+    /// Parts of a matrix are read or written.
+    fn matrix(&mut self, program: &Program, block: &Surroundings, accessor: Accessor, places: &[Place], touch: Touch) {
+        for (lane, space, address, bytes) in places {
+            match space {
+                Space::Global => self.global(program, block, accessor, *lane, *address, *bytes),
+                Space::Shared => {
+                    let access = self.new_access(accessor, *lane, touch);
+                    self.shared(program, block, accessor, *lane, (*address, *bytes), (access, touch));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Threads commit copies of theirs, or wait for them.
+    fn group(&mut self, copies: CopyGroup, active: u32, accessor: Accessor) {
+        for lane in lanes_of(active) {
+            if matches!(copies, CopyGroup::Commit | CopyGroup::WaitAll) {
+                self.copies.commit(accessor.warp, lane);
+            }
+            let at_most = match copies {
+                CopyGroup::Commit => continue,
+                CopyGroup::Wait(at_most) => at_most,
+                CopyGroup::WaitAll => 0,
+            };
+            let now = self.new_access(accessor, lane, Touch::Replace);
+            for place in self.copies.wait(accessor.warp, lane, at_most) {
+                self.shadow.arrived(place, now);
+            }
+        }
+    }
+
+    /// Threads issue copies to shared memory.
+    fn issue(
+        &mut self,
+        program: &Program,
+        block: &Surroundings,
+        registers: &Registers,
+        copy: &Copy,
+        active: u32,
+        accessor: Accessor,
+    ) {
+        let [from, to]: [[u64; LANES]; 2] = [&copy.from, &copy.to].map(|address| addresses(registers, address));
+        let ignored = copy.ignore.map_or(0, |ignore| registers.condition(ignore));
+        for lane in lanes_of(active) {
+            let number = |slot: u32| u64::from(registers.narrow[slot as usize][lane]);
+            let bytes = number(copy.bytes);
+            let read = if ignored >> lane & 1 != 0 { 0 } else { copy.read.map_or(bytes, number).min(bytes) };
+            let (space, source) =
+                if copy.from.space == Space::Generic { resolve(from[lane]) } else { (copy.from.space, from[lane]) };
+            if read > 0 && space == Space::Global {
+                self.global(program, block, accessor, lane, source, read);
+            }
+            let access = self.new_access(accessor, lane, Touch::Replace).copied();
+            self.shared(program, block, accessor, lane, (to[lane], bytes), (access, Touch::Replace));
+            self.copies.issue(accessor.warp, lane, to[lane], bytes);
+        }
+    }
+
+    fn new_access(&self, accessor: Accessor, lane: usize, touch: Touch) -> Access {
+        Access::new(accessor, lane, self.clocks.now(accessor.warp as usize), touch.is_strong())
+    }
+
     #[allow(clippy::too_many_arguments, reason = "all that a moment of a warp is made of")]
     fn look(
         &mut self,
@@ -216,6 +322,11 @@ impl Checker {
                 let touch = Touch::Update { reads: atomic.to.is_some(), counts_on_old };
                 self.access(program, block, registers, &atomic.address, active, bytes, accessor, |_| touch);
             }
+            Op::Rare(rare) => {
+                if let Rare::Copy(copy) = &**rare {
+                    self.issue(program, block, registers, copy, active, accessor);
+                }
+            }
             // The others are there for where lanes were in step.
             _ => {}
         }
@@ -243,7 +354,11 @@ impl Checker {
             }
             match space {
                 Space::Global => self.global(program, block, accessor, lane, within, bytes),
-                Space::Shared => self.shared(program, block, accessor, lane, (within, bytes), touch(lane)),
+                Space::Shared => {
+                    let touch = touch(lane);
+                    let access = self.new_access(accessor, lane, touch);
+                    self.shared(program, block, accessor, lane, (within, bytes), (access, touch));
+                }
                 _ => {}
             }
         }
@@ -275,7 +390,7 @@ impl Checker {
         accessor: Accessor,
         lane: usize,
         (address, bytes): (u64, u64),
-        touch: Touch,
+        (access, touch): (Access, Touch),
     ) {
         let site = accessor.site;
         if self.blind_to_shared {
@@ -287,14 +402,15 @@ impl Checker {
             });
             return;
         }
-        let access = Access::new(accessor, lane, self.clocks.now(accessor.warp as usize), touch.is_strong());
         let together = &mut self.together[accessor.warp as usize];
         if touch.is_strong() {
             self.clocks.synchronise(accessor, lane, address, touch, together);
         }
         let clocks = &self.clocks;
         let is_ordered = |earlier: &Access| {
-            if earlier.warp() == accessor.warp {
+            if earlier.is_under_way() {
+                false
+            } else if earlier.warp() == accessor.warp {
                 earlier.lane() == lane || together.since(earlier.lane(), lane) > earlier.step()
             } else {
                 clocks.is_before(earlier.warp() as usize, earlier.clock(), accessor.warp as usize)

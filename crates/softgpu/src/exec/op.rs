@@ -383,4 +383,16 @@ pub(super) struct Checked {
     /// Its number among all that are checked.
     pub(super) site: u32,
     pub(super) op: Op,
+    /// What it says about copies that run on their own. They are done when they are issued, so nobody else asks.
+    pub(super) copies: Option<CopyGroup>,
+}
+
+/// `cp.async.commit_group` and what waits for groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CopyGroup {
+    Commit,
+    /// Until at most so many are under way.
+    Wait(u32),
+    /// For all, also for what is in no group yet.
+    WaitAll,
 }

@@ -88,7 +88,7 @@ impl Clocks {
         let warp = accessor.warp as usize;
         let (reads, writes) = match touch {
             Touch::Read { .. } => (true, false),
-            Touch::Write { .. } => (false, true),
+            Touch::Write { .. } | Touch::Replace => (false, true),
             Touch::Update { reads, .. } => (reads, true),
         };
         if reads && let Some(left) = self.left.get(&address) {

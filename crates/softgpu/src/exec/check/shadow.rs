@@ -23,6 +23,8 @@ pub(super) enum Touch {
         reads: bool,
         counts_on_old: bool,
     },
+    /// A write of what is not known here.
+    Replace,
 }
 
 impl Touch {
@@ -31,6 +33,7 @@ impl Touch {
         match self {
             Self::Read { strong } | Self::Write { strong, .. } => strong,
             Self::Update { .. } => true,
+            Self::Replace => false,
         }
     }
 
@@ -49,13 +52,24 @@ pub(super) struct Access {
     warp: u8,
     lane: u8,
     strong: bool,
+    /// A copy that its thread has not waited for: whatever comes, it may come before.
+    under_way: bool,
 }
 
 impl Access {
     pub(super) fn new(accessor: Accessor, lane: usize, clock: u32, strong: bool) -> Self {
         let small = |number: usize| u8::try_from(number).unwrap_or_default();
         let Accessor { warp, site, step } = accessor;
-        Self { clock, step, site, warp: small(warp as usize), lane: small(lane), strong }
+        Self { clock, step, site, warp: small(warp as usize), lane: small(lane), strong, under_way: false }
+    }
+
+    /// The same, of a copy that runs on its own.
+    pub(super) fn copied(self) -> Self {
+        Self { under_way: true, ..self }
+    }
+
+    pub(super) fn is_under_way(&self) -> bool {
+        self.under_way
     }
 
     fn is_some(&self) -> bool {
@@ -126,6 +140,17 @@ impl Shadow {
             problem = problem.or(found);
         }
         problem
+    }
+
+    /// A thread has waited for a copy of its own: the bytes are written now.
+    pub(super) fn arrived(&mut self, (address, bytes): (u64, u64), now: Access) {
+        for at in address..address.saturating_add(bytes) {
+            let Some(byte) = self.byte(at) else { break };
+            let write = &mut byte.write;
+            if write.under_way && (write.warp, write.lane) == (now.warp, now.lane) {
+                *write = Access { clock: now.clock, step: now.step, under_way: false, ..*write };
+            }
+        }
     }
 
     fn byte(&mut self, at: u64) -> Option<&mut Byte> {

@@ -83,11 +83,16 @@ pub(super) fn race(
     address: u64,
 ) -> String {
     let verb = |wrote: bool| if wrote { "writes" } else { "reads" };
+    let (earlier_verb, why) = if earlier.is_under_way() {
+        ("copies to", "the copy is not waited for")
+    } else {
+        (verb(earlier_wrote), "nothing orders the two")
+    };
     format!(
-        "race in shared memory: {}: {} {} address {address:#x} in {}; {} {} it in {}; nothing orders the two",
+        "race in shared memory: {}: {} {} address {address:#x} in {}; {} {} it in {}; {why}",
         kernel(block),
         thread(block, earlier.warp(), earlier.lane()),
-        verb(earlier_wrote),
+        earlier_verb,
         site(program, block, earlier.site()),
         thread(block, accessor.warp, lane),
         verb(touch.writes()),

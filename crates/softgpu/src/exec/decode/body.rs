@@ -289,7 +289,8 @@ impl<'a> Builder<'a> {
         let source = self.place_in_source();
         let text = || {
             let text = self.body.function.source.get(source.start as usize..source.end as usize);
-            text.unwrap_or_default().trim_end_matches(';').to_string()
+            // Compilers write a call on several lines; people are told in one.
+            text.unwrap_or_default().trim_end_matches(';').split_whitespace().collect::<Vec<_>>().join(" ")
         };
         match refusal {
             Refusal::Unsupported => {

@@ -3,7 +3,9 @@
 use super::super::access::{self, BadAccess, Memory};
 use super::super::interface::FaultKind;
 use crate::exec::lanes::{FULL, LANES, Registers};
-use crate::exec::op::{Address, Element, Fragment, Load, Matrix, MatrixAccess, Order, Reg, RowsAccess, Space, Store};
+use crate::exec::op::{
+    Address, Element, Fragment, Load, Matrix, MatrixAccess, Order, Reg, RowsAccess, Space, Store, Tensor,
+};
 
 /// Bytes of a row of `ldmatrix`.
 const ROW: u64 = 16;
@@ -132,6 +134,26 @@ pub(super) fn store(r: &Registers, memory: &mut Memory<'_>, access: &MatrixAcces
         }
     }
     Ok(())
+}
+
+impl Tensor {
+    /// Where in memory it loads from or stores to: for each part the lane, the address and how many bytes.
+    pub(in crate::exec) fn places(&self, r: &Registers) -> Vec<(usize, u64, u64)> {
+        match self {
+            Self::Load(access) | Self::Store(access) => {
+                let (pieces, size) = access.pieces();
+                let parts =
+                    (0..access.fragment.registers.len()).flat_map(|number| (0..pieces).map(move |it| (number, it)));
+                let lanes = |(number, piece)| access.addresses(r, number, piece).into_iter().enumerate();
+                parts.flat_map(lanes).map(|(lane, at)| (lane, at, size.into())).collect()
+            }
+            Self::LoadRows(access) | Self::StoreRows(access) => {
+                let rows = access::addresses(r, &access.address).into_iter().enumerate();
+                rows.take(access.registers.len() * ROWS).map(|(lane, at)| (lane, at, ROW)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// Where each lane has its part of a matrix: rows begin where lanes say.

@@ -179,16 +179,108 @@ fn barriers_that_not_all_reach() {
     );
 }
 
+/// Each thread copies a word to its own, which runs on its own.
+const COPY: &str = "mad.wide.u32 %rd1, %t, 4, %in; cp.async.ca.shared.global [%r98], [%rd1], 4;\n";
+
+/// What is found where there is something to copy from.
+fn findings_of_copies(body: &str) -> Vec<Finding> {
+    let mut from = vec![7_u32; 64];
+    let (findings, fault) = findings_with(body, 64, &[0, from.as_mut_ptr().expose_provenance() as u64]);
+    assert_eq!(fault, None, "{body}");
+    findings
+}
+
+#[track_caller]
+fn copies_race(body: &str, words: &str) {
+    let findings = findings_of_copies(body);
+    let kinds: Vec<_> = findings.iter().map(|finding| finding.kind).collect();
+    assert_eq!(kinds, [FindingKind::SharedRace], "{body}\n{findings:?}");
+    assert!(findings[0].words.contains(words), "{}", findings[0].words);
+}
+
+#[test]
+fn copies_are_there_when_they_are_waited_for() {
+    let read_own = "ld.shared.u32 %r2, [%r98];";
+    for wait in ["cp.async.wait_all;", "cp.async.commit_group; cp.async.wait_group 0;"] {
+        assert_eq!(findings_of_copies(&format!("{COPY} {wait} {read_own}")), [], "{wait}");
+        assert_eq!(findings_of_copies(&format!("{COPY} {wait} bar.sync 0; {READ_OTHER}")), [], "{wait}");
+    }
+    let told = "thread (0, 0, 0) copies to address 0x400 in 'cp.async.ca.shared.global [%r98], [%rd1], 4', line 10; \
+                thread (0, 0, 0) reads it in 'ld.shared.u32 %r2, [%r98]', line 11; the copy is not waited for";
+    copies_race(&format!("{COPY} {read_own}"), told);
+    // What is in no group is waited for by nobody.
+    copies_race(&format!("{COPY} cp.async.wait_group 0; {read_own}"), "the copy is not waited for");
+    copies_race(&format!("{COPY} st.shared.u32 [%r98], 1;"), "the copy is not waited for");
+}
+
+#[test]
+fn a_barrier_is_behind_the_wait_and_not_before_it() {
+    let wait = "cp.async.wait_group 0;";
+    copies_race(
+        &format!("{COPY} cp.async.commit_group; bar.sync 0; {READ_OTHER} {wait}"),
+        "the copy is not waited for",
+    );
+    copies_race(&format!("{COPY} cp.async.commit_group; bar.sync 0; {wait} {READ_OTHER}"), "");
+    // A copy to what others may still read.
+    let body = format!("{WRITE} bar.sync 0; {READ_OTHER} bar.warp.sync -1; {COPY} cp.async.wait_all;");
+    copies_race(&body, "nothing orders the two");
+    let body = format!("{WRITE} bar.sync 0; {READ_OTHER} bar.sync 0; {COPY} cp.async.wait_all;");
+    assert_eq!(findings_of_copies(&body), []);
+}
+
+#[test]
+fn the_last_groups_may_be_under_way() {
+    let second = "cp.async.ca.shared.global [%r98+256], [%rd1], 4; cp.async.commit_group;";
+    let both = format!("{COPY} cp.async.commit_group; {second} cp.async.wait_group 1; bar.sync 0;");
+    assert_eq!(findings_of_copies(&format!("{both} {READ_OTHER}")), []);
+    copies_race(&format!("{both} ld.shared.u32 %r2, [%r98+256];"), "the copy is not waited for");
+}
+
+#[test]
+fn copies_are_from_within_allocations() {
+    let copy = "add.u64 %rd1, %out, 192; cp.async.cg.shared.global [%r99], [%rd1], 16;";
+    let beyond = with_allocations(copy, false);
+    assert_eq!(beyond.iter().map(|finding| finding.kind).collect::<Vec<_>>(), [FindingKind::OutsideAllocation]);
+    // Zeros take the place of the rest.
+    let less = copy.replace(", 16;", ", 16, 8;");
+    assert_eq!(with_allocations(&less, false), []);
+}
+
+#[test]
+fn matrices_are_stored_and_loaded() {
+    // Each warp has 512 bytes, and each of its lanes a row of 16 there.
+    let rows = "shr.u32 %r3, %t, 5; and.b32 %r4, %t, 31; mad.lo.u32 %r5, %r3, 512, %r99; mad.lo.u32 %r6, %r4, 16, %r5;
+                xor.b32 %r7, %r6, 512;";
+    let store = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r6], {%t, %t, %t, %t};";
+    let load = |at: &str| format!("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%r10, %r11, %r12, %r13}}, [{at}];");
+    // `xor` leads to the other warp's only where `s` is a multiple of 1024.
+    finds_nothing(&format!("{rows} {store} {} ld.shared.v4.u32 {{%r14, %r15, %r16, %r17}}, [%r6];", load("%r6")));
+    finds_nothing(&format!("{rows} {store} bar.sync 0; {}", load("%r7")));
+    let early = findings(&format!("{rows} {store} {}", load("%r7")));
+    assert!(early.iter().any(|finding| finding.kind == FindingKind::SharedRace), "{early:?}");
+    finds(FindingKind::UninitialisedShared, &format!("{rows} {}", load("%r6")));
+    // One matrix has eight rows, whatever the other lanes hold.
+    finds_nothing(&format!(
+        "{rows} {} ld.shared.u32 %r10, [%r5+112];",
+        store.replace(".x4", ".x1").replace(", %t, %t, %t}", "}")
+    ));
+    let whole = "wmma.store.d.sync.aligned.row.m16n16k16.shared.f32 [%r99], {%f1, %f1, %f1, %f1, %f1, %f1, %f1, %f1};";
+    let (found, _) = findings_with(&format!("{whole} ld.shared.u32 %r1, [%r98+896];"), 32, &[0; 2]);
+    assert_eq!(found, []);
+    let both = findings(whole);
+    assert_eq!(both.iter().map(|finding| finding.kind).collect::<Vec<_>>(), [FindingKind::SharedRace], "{both:?}");
+}
+
 #[test]
 fn what_the_checker_does_not_follow_is_left_alone() {
     let source = module(
         ".shared .align 16 .b8 s[64]; mov.u32 %r1, s; ld.shared.u32 %r2, [%r1];
-        cp.async.ca.shared.global [%r1], [%in], 16;",
+        mbarrier.init.shared.b64 [%r1], 16;",
     );
-    let other = source.replace(".entry k", ".entry other").replace("cp.async.ca.shared.global [%r1], [%in], 16;", "");
+    let other = source.replace(".entry k", ".entry other").replace("mbarrier.init.shared.b64 [%r1], 16;", "");
     let body = other.split_once(".visible").map(|(_, kernel)| format!(".visible{kernel}")).unwrap();
     let image = decoded(&[&format!("{source}{body}")], true).unwrap();
-    let instruction = image.kernels["k"].unchecked_shared().expect("it has a copy that runs on its own");
-    assert!(instruction.contains("'cp.async.ca.shared.global [%r1], [%in], 16', line 10"), "{instruction}");
+    let instruction = image.kernels["k"].unchecked_shared().expect("it has a barrier in memory");
+    assert!(instruction.contains("'mbarrier.init.shared.b64 [%r1], 16', line 10"), "{instruction}");
     assert_eq!(image.kernels["other"].unchecked_shared(), None);
 }

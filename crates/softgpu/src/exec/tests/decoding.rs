@@ -2,6 +2,8 @@
 
 use super::super::decode::DecodeError;
 use super::*;
+use std::collections::BTreeMap;
+use std::path::Path;
 
 const HEADER: &str = ".version 8.4\n.target sm_90a\n.address_size 64\n";
 
@@ -144,12 +146,50 @@ fn a_kernel_says_what_it_cannot_run() {
 
 #[test]
 fn what_the_device_runtime_lacks_is_refused_with_its_line() {
-    let source = with_header(".visible .entry k() {\n { .param .b32 r; call (r), cudaDeviceSynchronize; } ret; }");
+    let source = with_header(".visible .entry k() {\n { .param .b32 r; call (r),\n cudaDeviceSynchronize\n; } ret; }");
     let Some(DecodeError::NotSupported { text, line, reason }) = try_image(&[&source]).err() else {
         panic!("it was decoded")
     };
     assert!(
-        text.contains("cudaDeviceSynchronize") && line == 5 && reason.contains("device runtime"),
+        text == "call (r), cudaDeviceSynchronize" && line == 5 && reason.contains("device runtime"),
         "{line}: {text}: {reason}"
     );
+}
+
+/// A module with what another one says is elsewhere: the corpus has files of programs in several parts.
+fn elsewhere(text: &str) -> String {
+    let declared = text.split(".extern ").skip(1).filter_map(|rest| rest.split(';').next());
+    let wanted = declared.filter(|declaration| declaration.contains("elsewhere"));
+    let defined = wanted.map(|declaration| {
+        let end = if declaration.starts_with(".func") { "{ ret; }" } else { ";" };
+        format!(".visible {declaration} {end}\n")
+    });
+    with_header(&defined.collect::<String>())
+}
+
+/// What nvcc, NVRTC and Numba made of ordinary programs; each file's kernels that cannot be run, and the first of what they need.
+#[test]
+fn what_compilers_make_can_be_run() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ptx/tests/corpus");
+    let mut files: Vec<_> = std::fs::read_dir(folder).expect("it is there").map(|file| file.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "ptx"));
+    let mut refused = BTreeMap::new();
+    let mut kernels = 0;
+    for path in &files {
+        let text = std::fs::read_to_string(path).expect("PTX is text");
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let image = try_image(&[&text, &elsewhere(&text)]).unwrap_or_else(|error| panic!("{name}: {error}"));
+        kernels += image.kernels.len();
+        for kernel in image.kernels.values() {
+            if let Some((instruction, _)) = &kernel.properties.unsupported {
+                let opcode = instruction.split_whitespace().next().unwrap_or_default();
+                refused.insert(name.clone(), opcode.to_string());
+            }
+        }
+    }
+    assert!(kernels > files.len(), "{kernels} kernels in {} files", files.len());
+    // Textures are left out.
+    let exceptions = [("texture.sm_86.ptx", "tex.2d.v4.f32.f32")];
+    let exceptions = exceptions.map(|(file, opcode)| (file.to_string(), opcode.to_string()));
+    assert_eq!(refused, BTreeMap::from(exceptions));
 }

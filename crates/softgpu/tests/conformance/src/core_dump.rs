@@ -13,7 +13,7 @@ tests! { core_dump:
     settings_of_a_context,
     settings_of_all_contexts,
     names_of_files,
-    the_pipe_is_the_processs,
+    the_pipe_belongs_to_the_process,
     unknown_settings_are_refused,
 }
 
@@ -66,14 +66,14 @@ fn names_of_files(driver: &Driver) -> Outcome {
     let mut size = name.len();
     let setting = Setting::CU_COREDUMP_FILE;
     ok!(gpu, cuCoredumpSetAttribute(setting, name.as_ptr().cast_mut().cast::<c_void>(), &raw mut size));
-    let mut read = [1 as c_char; 1_024];
+    let mut read: [c_char; 1_024] = [1; 1_024];
     size = read.len();
     ok!(gpu, cuCoredumpGetAttribute(setting, read.as_mut_ptr().cast(), &raw mut size));
     ensure!(text(&read) == "/tmp/some.name", "it is {:?}", text(&read));
     Ok(())
 }
 
-fn the_pipe_is_the_processs(driver: &Driver) -> Outcome {
+fn the_pipe_belongs_to_the_process(driver: &Driver) -> Outcome {
     let gpu = Gpu::new(driver)?;
     let (mut yes, mut size) = (1_u8, 1);
     let setting = Setting::CU_COREDUMP_ENABLE_USER_TRIGGER;

@@ -20,7 +20,7 @@ fn nothing_is_said_after_the_end(driver: &Driver) -> Outcome {
     let gpu = Gpu::new(driver)?;
     let mut end = 0;
     ok!(gpu, cuLogsCurrent(&raw mut end, 0));
-    let mut buffer = [1 as c_char; 256];
+    let mut buffer: [c_char; 256] = [1; 256];
     let mut size = buffer.len();
     ok!(gpu, cuLogsDumpToMemory(&raw mut end, buffer.as_mut_ptr(), &raw mut size, 0));
     ensure!(size == 0, "{size} bytes of a log to which nothing was added");
