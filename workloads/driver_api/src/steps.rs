@@ -271,12 +271,11 @@ impl Shown {
         cu!(library, cuMemHostAlloc(&raw mut last, size_of::<AtomicU32>(), MAPPED))?;
         cu!(library, cuMemHostAlloc(&raw mut data, bytes, MAPPED))?;
         cu!(library, cuMemHostGetDevicePointer_v2(&raw mut device_last, last, 0))?;
-        // SAFETY: both are the driver's, of that size and aligned to a page, are never freed, and nobody else has them yet.
-        let (last, data) = unsafe {
-            core::ptr::write_bytes(last.cast::<u8>(), 0, size_of::<AtomicU32>());
-            core::ptr::write_bytes(data.cast::<u8>(), 0, bytes);
-            (&*last.cast::<AtomicU32>(), &*data.cast::<[[AtomicU32; WORDS]; KEPT]>())
-        };
+        // SAFETY: the driver's own memory for a word, which is never freed, and whatever is in it is a value.
+        let last = unsafe { &*last.cast::<AtomicU32>() };
+        // SAFETY: likewise, for that many words.
+        let data = unsafe { &*data.cast::<[[AtomicU32; WORDS]; KEPT]>() };
+        last.store(0, Ordering::Relaxed);
         Ok(Self { last, device_last, data })
     }
 

@@ -127,7 +127,8 @@ impl House {
 
     /// Starts a daemon that is to fail.
     pub(crate) fn fail(&self) -> Output {
-        self.command().stderr(Stdio::piped()).output().expect("started")
+        // One that starts all the same ends by itself, and the test is over.
+        self.command().args(["--idle-exit", "1s"]).stderr(Stdio::piped()).output().expect("started")
     }
 
     pub(crate) fn pid(&self) -> Pid {
