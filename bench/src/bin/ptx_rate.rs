@@ -62,7 +62,8 @@ fn main() -> Result<()> {
     if let Some(out) = arguments.out {
         std::fs::write(out, figures.to_string())?;
     }
-    let each = (parse + rewrite) / megabytes;
+    let of = |what: &str| figures["megabyte"][what].as_f64().context("a number");
+    let each = (of("parse_seconds")? + of("rewrite_seconds")?) / of("megabytes")?;
     ensure!(
         !arguments.check || each <= MOST_SECONDS,
         "a megabyte takes {each:.2} s, and {MOST_SECONDS} s are asked for"
