@@ -5,6 +5,7 @@
 use crate::block_level::{BlockLevel, Forced};
 use crate::published::Published;
 use crate::schedule::Schedule;
+use crate::stats::Children;
 use detshare_board::{Class, Objective, join};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -43,6 +44,8 @@ pub(crate) struct Settings {
     pub(crate) library_path: Option<OsString>,
     /// The process that loaded the library; a forked child differs.
     pub(crate) process: u32,
+    /// What it had waited for by then: `detshare run` may have started a daemon in this very process.
+    pub(crate) children: Children,
 }
 
 impl Settings {
@@ -91,6 +94,7 @@ fn read() -> Settings {
         log: filled("DETSHARE_LOG").is_some_and(|value| value != OsStr::new("0")),
         library_path: filled("LD_LIBRARY_PATH"),
         process: std::process::id(),
+        children: Children::so_far(),
     }
 }
 

@@ -62,7 +62,10 @@ pub(crate) fn handed_out_untouched(name: &CStr) {
 extern "C" fn at_exit() {
     guarded((), || {
         let settings = settings::get();
-        if settings.run == Some(std::process::id()) && resolve::opened().is_none() && !had_children() {
+        if settings.run == Some(std::process::id())
+            && resolve::opened().is_none()
+            && settings.children == Children::so_far()
+        {
             crate::log::for_the_user(format_args!("the program did not use CUDA, so there was nothing to share"));
         }
         crate::record::write();
@@ -75,13 +78,19 @@ extern "C" fn at_exit() {
     });
 }
 
-/// Whether it has waited for other processes, which may have used CUDA in its stead.
-fn had_children() -> bool {
-    // SAFETY: numbers throughout, which may be zero.
-    let mut used: libc::rusage = unsafe { core::mem::zeroed() };
-    // SAFETY: writes what it is given.
-    let asked = unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut used) };
-    asked != 0 || used.ru_maxrss != 0
+/// The other processes that it has waited for, which may have used CUDA in its stead: the pages that they touched first, of which
+/// each has some.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Children(libc::c_long);
+
+impl Children {
+    pub(crate) fn so_far() -> Self {
+        // SAFETY: numbers throughout, which may be zero.
+        let mut used: libc::rusage = unsafe { core::mem::zeroed() };
+        // SAFETY: writes what it is given.
+        unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut used) };
+        Self(used.ru_minflt)
+    }
 }
 
 #[used]

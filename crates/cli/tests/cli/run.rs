@@ -214,11 +214,22 @@ except ChildProcessError:
 #[test]
 fn a_program_without_cuda_runs_and_is_told_of() {
     let stage = DaemonStage::new();
-    assert_eq!(stage.detshare(&["up"]).code, Some(0));
-    let mut command = stage.command(&["run", "--", "true"]);
-    let ended = outcome(command.env("DETSHARE_SHIM", built("libdetshare_shim.so")));
     let line = "detshare: the program did not use CUDA, so there was nothing to share\n";
-    assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (Some(0), "", line));
+    for daemon in ["is started", "is there"] {
+        let mut command = stage.command(&["run", "--", "true"]);
+        let ended = outcome(command.env("DETSHARE_SHIM", built("libdetshare_shim.so")));
+        assert_eq!(
+            (ended.code, ended.stdout.as_str(), ended.stderr.as_str()),
+            (Some(0), "", line),
+            "the daemon {daemon}"
+        );
+    }
+    let mut command = stage.command(&["run", "--", "sh", "-c", "true; true"]);
+    let with_children = outcome(command.env("DETSHARE_SHIM", built("libdetshare_shim.so")));
+    assert_eq!((with_children.code, with_children.stderr.as_str()), (Some(0), line), "true is the shell's own");
+    let mut command = stage.command(&["run", "--", "sh", "-c", "/bin/true; /bin/true; :"]);
+    let with_children = outcome(command.env("DETSHARE_SHIM", built("libdetshare_shim.so")));
+    assert_eq!((with_children.code, with_children.stderr.as_str()), (Some(0), ""), "others may have used CUDA");
 }
 
 #[test]
