@@ -281,8 +281,9 @@ def table(results):
         rows += [row(arm, program) for program in arm["programs"]] or [[arm["name"], f"no figures: {'; '.join(arm['failures'])[:90]}"]]
     widths_of = [max((len(line[column]) for line in rows if column < len(line) > 2), default=0) for column in range(len(rows[0]))]
     lines = ["  ".join(f"{cell:{width}}" for cell, width in zip(line, widths_of)).rstrip() for line in rows]
-    servers = [f"{one['program']}: {one['requests']} requests, {one['per_second']:.4g}/s, load {one['load']}, can do {one['capacity']}, "
-               f"did {one['saturated']}, busy alone {one['busy_alone']}" for one in results["replays"]]  # fmt: skip
+    servers = [f"{one['program']}: {one['requests']} requests, {short(one['per_second'])}/s, load {one['load']}, "
+               f"can do {short(one['capacity'])}, did {short(one['saturated'])}, busy alone {short(one['busy_alone'])}"
+               for one in results["replays"]]  # fmt: skip
     return "\n".join([*lines, *servers, *map(bound, results.get("bounds", [])), results["summary"]])
 
 
@@ -301,6 +302,10 @@ def row(arm, program):
         cells += [figure(service[f"{name}_p99_ms"], "{:.4g} ms"), figure(service[f"{name}_p99_overhead"], "{:+.1%}")]
     cells += [figure(service["mean_latency_ms"], "{:.4g} ms"), times, missed, figure(service["goodput"], "{:.3g}")]
     return [arm["name"], program["program"], *cells, share, told, bits]
+
+
+def short(number):
+    return "-" if number is None else f"{number:.4g}"
 
 
 def figure(spread, form):

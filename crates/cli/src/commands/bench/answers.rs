@@ -12,6 +12,9 @@ pub(crate) struct Answers {
     pub(crate) not_arrived: usize,
     #[serde(default)]
     pub(crate) steps: Vec<ServerStep>,
+    /// When it began: requests come so long after that as the trace says.
+    #[serde(default)]
+    pub(crate) begin_s: f64,
     /// How many requests it takes at a time, if its steps are always so large.
     #[serde(default)]
     pub(crate) fixed_batch: usize,

@@ -52,13 +52,10 @@ impl Ideal {
             ("both at half the speed".to_string(), Order::Shared),
             ("the shortest step first".to_string(), Order::Shortest),
         ];
-        let begun: Vec<f64> =
-            servers.iter().map(|server| server.jobs.first().map(|job| job.arrival)).collect::<Option<_>>()?;
-        let start = begun.into_iter().fold(f64::INFINITY, f64::min);
         let alone: Vec<f64> =
-            servers.iter().map(|server| replayed(std::slice::from_ref(server), Order::Shared, start)[0]).collect();
+            servers.iter().map(|server| replayed(std::slice::from_ref(server), Order::Shared)[0]).collect();
         let of_all = |means: &[f64]| means.iter().sum::<f64>();
-        let tried = orders.into_iter().chain(first).map(|(name, order)| (name, replayed(&servers, order, start)));
+        let tried = orders.into_iter().chain(first).map(|(name, order)| (name, replayed(&servers, order)));
         let (order, together) = tried.min_by(|one, other| of_all(&one.1).total_cmp(&of_all(&other.1)))?;
         let server = |(number, log): (usize, &Logged<'_>)| {
             Some(IdealServer {
@@ -135,7 +132,9 @@ impl Server {
             let is_right = tokens == request.prompt_length && request.is_complete();
             is_right.then_some(())?;
             let counts = number >= log.warm_up;
-            jobs.push(Job { arrival: request.arrival, prefill: parts, tokens: request.tokens.len(), counts });
+            // Alone they ran one after the other; together they begin at the same time.
+            let arrival = request.arrival - answers.begin_s;
+            jobs.push(Job { arrival, prefill: parts, tokens: request.tokens.len(), counts });
         }
         let rows = if answers.fixed_batch > 0 { answers.fixed_batch } else { ROWS };
         Some(Self { jobs, decode: DecodeTime::of(&answers.steps)?, rows, interleave: answers.interleave })
@@ -246,9 +245,9 @@ impl<'a> State<'a> {
 }
 
 /// The mean latency of each server's requests, in seconds.
-fn replayed(servers: &[Server], order: Order, start: f64) -> Vec<f64> {
+fn replayed(servers: &[Server], order: Order) -> Vec<f64> {
     let mut states: Vec<State<'_>> = servers.iter().map(State::new).collect();
-    let mut now = start;
+    let mut now = 0.0;
     loop {
         states.iter_mut().for_each(|state| state.go_on(now));
         let speeds = speeds(&states, order);
@@ -353,10 +352,21 @@ mod tests {
         for (order, expected) in
             [(Order::Shared, [2.0, 2.0]), (Order::First(1), [2.0, 1.0]), (Order::First(0), [1.0, 2.0])]
         {
-            let means = replayed(&servers, order, 0.0);
+            let means = replayed(&servers, order);
             let is_near = means.iter().zip(expected).all(|(mean, expected)| (mean - expected).abs() < 1e-9);
             assert!(is_near, "{order:?}: {means:?}");
         }
+    }
+
+    #[test]
+    fn servers_that_ran_one_after_the_other_meet_all_the_same() {
+        let (chat, mut code) = (log(&[0.0]), log(&[0.0]));
+        let hours = 7200.0;
+        code.begin_s += hours;
+        code.requests[0].arrival += hours;
+        code.requests[0].token_times.iter_mut().for_each(|time| *time += hours);
+        let found = Ideal::of(None, &[logged("chat", &chat), logged("code", &code)]).unwrap();
+        assert!((found.ideal_ms() - 3000.0).abs() < 1e-6, "{found:?}");
     }
 
     #[test]
@@ -364,7 +374,7 @@ mod tests {
         let (chat, code) = (log(&[0.0, 10.0]), log(&[10.5]));
         let first = Logged { warm_up: 1, ..logged("chat", &chat) };
         let servers: Vec<Server> = [first, logged("code", &code)].iter().map(|log| Server::of(log).unwrap()).collect();
-        let means = replayed(&servers, Order::First(0), 0.0);
+        let means = replayed(&servers, Order::First(0));
         // Half a second later, and half of the other's second still to do.
         assert!((means[0] - 1.0).abs() < 1e-9 && (means[1] - 1.5).abs() < 1e-9, "{means:?}");
     }
@@ -374,7 +384,7 @@ mod tests {
         // Both come at once to one server: two prompts with a step between, then steps for both.
         let both = log(&[0.0, 0.0]);
         let server = Server::of(&logged("chat", &both)).unwrap();
-        let means = replayed(std::slice::from_ref(&server), Order::Shared, 0.0);
+        let means = replayed(std::slice::from_ref(&server), Order::Shared);
         // Prompt, token of the first, prompt, token of both (the first is done at 1.5), token of the second.
         assert!((means[0] - (1.5 + 1.75) / 2.0).abs() < 1e-9, "{means:?}");
     }

@@ -142,11 +142,14 @@ mod tests {
     use super::super::summary::tests as examples;
     use super::super::told_apart::ToldApart;
     use super::*;
+    use std::collections::BTreeMap;
 
     #[test]
     fn each_server_stands_against_itself_alone() {
         let mut runs = [examples::llm_run("alone", 1, None, 10.0), examples::llm_run("mps", 1, None, 25.0)];
-        runs[1].stretches[0].programs[0].told_apart = Some(ToldApart { steps: 50, right: 49, ..ToldApart::default() });
+        let taken = BTreeMap::from([("decode".to_string(), 49), ("prefill".to_string(), 1)]);
+        let taken = BTreeMap::from([("decode".to_string(), taken)]);
+        runs[1].stretches[0].programs[0].told_apart = Some(ToldApart { steps: 50, right: 49, taken });
         let rows = rows(&summarise(&examples::arms(), &runs));
         assert_eq!(rows[0][8], "49 of 50");
         assert_eq!(rows.len(), 1, "alone against alone says nothing");

@@ -160,7 +160,7 @@ mod tests {
         let phase = |number: u64| match number {
             60 => "decode",
             61 => "prefill",
-            number if number % 10 == 0 => "prefill",
+            number if number.is_multiple_of(10) => "prefill",
             _ => "decode",
         };
         let all = taken(record(true, (0..150).filter(|number| *number != 62).map(|number| (number, phase(number)))));
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn what_was_not_written_down_any_more_is_not_judged() {
-        let ends = || (0..100).map(|number| (number, if number % 10 == 0 { "prefill" } else { "decode" }));
+        let ends = || (0..100_u64).map(|number| (number, if number.is_multiple_of(10) { "prefill" } else { "decode" }));
         assert_eq!(
             taken(record(false, ends())).against(&log(150)).unwrap().in_words(),
             "49 of 49 (prefill 5 of 5, decode 44 of 44)"
