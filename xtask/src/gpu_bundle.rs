@@ -225,7 +225,7 @@ mod tests {
         let first = |name: &str| name.strip_prefix("block_level_fuzz_").and_then(|first| first.parse::<usize>().ok());
         let fuzzed: BTreeSet<usize> = names.iter().filter_map(|name| first(name)).collect();
         assert_eq!(fuzzed.into_iter().collect::<Vec<_>>(), [0, 5_000, 10_000, 15_000]);
-        // Ten minutes are what machines with a GPU are often lent for at once.
+        // None takes so long that others could not run beside it in one go.
         assert!(checks.iter().all(|check| check["timeout_s"].as_u64().is_some_and(|limit| limit <= 600)));
     }
 
