@@ -88,6 +88,12 @@ pub(crate) fn worked(identity: u64, all_ns: u64, ran_ns: u64) {
     }
 }
 
+/// What the step will be if this is launched next, for a program whose steps can be told apart.
+pub(crate) fn foreseen(identity: u64, all_ns: u64) -> Option<Phase> {
+    let phases = PHASES.try_lock().ok().filter(|phases| phases.has_both())?;
+    Some(phases.foresee(identity, all_ns))
+}
+
 /// Publishes what a step is, for a program whose steps can be told apart.
 fn publish(membership: &Membership, phases: &Phases, phase: Phase) {
     static LAST: AtomicU32 = AtomicU32::new(0);

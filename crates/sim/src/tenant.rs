@@ -264,9 +264,13 @@ impl<'a> Tenant<'a> {
         }
     }
 
-    /// As it sees itself when it launches.
-    pub(crate) fn itself(&self, slot: usize) -> Member {
-        Member { waiting: false, ..self.seen(slot, self.changed_ns, 0) }
+    /// As it sees itself when it launches this, which takes so long on all SMs.
+    pub(crate) fn itself(&self, slot: usize, kernel: usize, all_ns: u64) -> Member {
+        let mut itself = Member { waiting: false, ..self.seen(slot, self.changed_ns, 0) };
+        if self.class == Class::Latency {
+            itself.rhythm.phase = self.published(self.phases.foresee(u64::try_from(kernel).unwrap_or(0), all_ns));
+        }
+        itself
     }
 }
 
@@ -324,7 +328,7 @@ mod tests {
         let is_busy = |tenant: &Tenant<'_>, now_ns| tenant.seen(0, now_ns, 100).busy;
         assert!(!is_busy(&tenant, 500));
         tenant.set_busy(1_000);
-        assert!(tenant.itself(0).busy);
+        assert!(tenant.itself(0, 0, 0).busy);
         assert_eq!((is_busy(&tenant, 1_099), is_busy(&tenant, 1_100)), (false, true));
         tenant.set_idle(2_000);
         assert_eq!((is_busy(&tenant, 2_099), is_busy(&tenant, 2_100)), (true, false));
