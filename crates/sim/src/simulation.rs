@@ -175,7 +175,7 @@ impl<'a> Simulation<'a> {
         tenant.set_idle(self.now_ns);
         let was_waiting = tenant.thread == Thread::Waiting;
         if was_waiting && tenant.class == Class::Latency {
-            tenant.latencies.push(self.now_ns - tenant.request_ns);
+            tenant.step_done(self.now_ns);
         }
         let wakes_ns = self.now_ns + self.settings.costs.wake_ns;
         for (other, tenant) in self.tenants.iter().enumerate() {
