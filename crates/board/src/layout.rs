@@ -28,7 +28,7 @@ pub(crate) const DECISIONS: usize = 62;
 pub(crate) const DECISION_WORDS: usize = 6;
 
 /// Changes with every change in this file.
-pub const LAYOUT: u32 = 10;
+pub const LAYOUT: u32 = 11;
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"detshare");
 
 /// A page group: a type that is laid out for sharing.
@@ -150,6 +150,8 @@ pub(crate) struct StepRecord {
     pub(crate) ended: AtomicU64,
     pub(crate) soon: AtomicU64,
     pub(crate) long: AtomicU64,
+    /// When the prompt began that is pending; 0 is none.
+    pub(crate) prompt: AtomicU64,
 }
 
 /// What others show of a tenant and nobody decides by within a step.

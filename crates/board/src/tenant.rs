@@ -152,6 +152,15 @@ impl Tenant {
         self.pages.step.0.pace.store(pace_ns, Ordering::Relaxed);
     }
 
+    /// Publishes when the prompt began that is pending; 0 is none.
+    pub fn set_prompt(&self, since: u64) {
+        let word = &self.pages.step.0.prompt;
+        // Others look at that line before each of their launches.
+        if word.load(Ordering::Relaxed) != since {
+            word.store(since, Ordering::Relaxed);
+        }
+    }
+
     /// What was published of the steps to come, as others see it.
     #[must_use]
     pub fn outlook(&self, now: u64) -> Outlook {
@@ -304,6 +313,8 @@ pub struct Outlook {
     pub pace_ns: u64,
     /// When the last one began; never in the future.
     pub begun: u64,
+    /// When the prompt began that is pending; never in the future.
+    pub prompt: Option<u64>,
     /// When the last one ended; never in the future. 0 is unknown.
     pub ended: u64,
     /// What nine of ten pauses are longer than; 0 is unknown.
@@ -337,6 +348,7 @@ fn outlook(step: &StepRecord, now: u64) -> Outlook {
         phase: u8::try_from(step.phase.load(Ordering::Relaxed)).unwrap_or(0),
         pace_ns: bounded(&step.pace),
         begun: step.begun.load(Ordering::Relaxed).min(now),
+        prompt: Some(step.prompt.load(Ordering::Relaxed).min(now)).filter(|since| *since != 0),
         ended: step.ended.load(Ordering::Relaxed).min(now),
         soon_ns: bounded(&step.soon),
         long_ns: bounded(&step.long),

@@ -67,7 +67,9 @@ pub struct Rhythm {
     pub pace_ns: u64,
     /// When the last step began.
     pub begun_ns: u64,
-    /// When it ended; 0 is unknown.
+    /// When the prompt began that is pending: pieces of it may be to come, or are under way.
+    pub prompt_since_ns: Option<u64>,
+    /// When the last step ended; 0 is unknown.
     pub ended_ns: u64,
     /// Nine of ten pauses are longer than this; 0 is unknown.
     pub soon_ns: u64,
@@ -86,6 +88,7 @@ impl Rhythm {
         phase: Phase::Unknown,
         pace_ns: 0,
         begun_ns: 0,
+        prompt_since_ns: None,
         ended_ns: 0,
         soon_ns: 0,
         long_ns: 0,
@@ -399,7 +402,7 @@ pub enum Reason {
     NoPolicy,
     /// Its steps leave most of the GPU idle: it runs on as many SMs as it needs, and others beside it.
     Apart,
-    /// Tokens, which memory binds, and another one's prompt, which SMs bind, have half of the SMs each.
+    /// Tokens, which memory binds, have the SMs that they need, and another one's prompt or best-effort work the others.
     Complement,
     /// A latency tenant of more weight misses its objectives.
     Yields,
@@ -411,11 +414,17 @@ pub enum Reason {
     Trial,
     /// Nobody is about to want the GPU, and it is seen what few SMs mean to it.
     Explored,
+    /// A server has a prompt to read, and nothing runs beside that.
+    Prompt,
+    /// It would take the memory bandwidth that tokens need.
+    Bandwidth,
+    /// Its first token is late: it has all SMs.
+    Late,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 23] = [
         Self::Free,
         Self::Urgent,
         Self::Fits,
@@ -436,6 +445,9 @@ impl Reason {
         Self::Paused,
         Self::Trial,
         Self::Explored,
+        Self::Prompt,
+        Self::Bandwidth,
+        Self::Late,
     ];
 
     /// Its number, from 1.
@@ -468,12 +480,15 @@ impl Reason {
             Self::NotItsTurn => "another one's turn",
             Self::NoPolicy => "a policy that this version does not know",
             Self::Apart => "on SMs of its own: its steps leave most of the GPU idle",
-            Self::Complement => "half of the SMs: tokens, bound by memory, beside a prompt, bound by SMs",
+            Self::Complement => "on SMs of its own: tokens, bound by memory, beside what SMs bind",
             Self::Yields => "on half of the SMs: a latency tenant of more weight misses its objectives",
             Self::LongestHold => "held for as long as a launch may be",
             Self::Paused => "its tenant was paused",
             Self::Trial => "longer than all pauses, it is said: to see whether it still is",
             Self::Explored => "on few SMs, to see what binds it: nobody is about to want the GPU",
+            Self::Prompt => "a latency tenant has a prompt to read, and nothing runs beside that",
+            Self::Bandwidth => "it would take the memory bandwidth that tokens need",
+            Self::Late => "its first token is late: all SMs",
         }
     }
 }

@@ -1,8 +1,11 @@
 //! Whether a tenant keeps to its objectives, step by step.
 //!
 //! Nobody tells when a request came or which token is whose. What can be seen is when steps begin and end: a decode step ends
-//! with a token for each request that runs, so the time from one end to the next is what users wait for, unless there was nobody to
-//! wait; and no first token comes before its prefill is over. A tenant that misses an objective more often than a 99th percentile
+//! with a token for each request that runs, so the time from one end to the next is what users wait for, with a piece of somebody's
+//! prompt in between or not, unless there was nobody to
+//! wait; and no first token comes before its prefill is over. A prompt may come in pieces with decode steps in between: it is pending
+//! until two of those follow each other. Prompts that queue up are judged from when the first of them began, which is no later than
+//! the others were waiting. A tenant that misses an objective more often than a 99th percentile
 //! allows is *strained*: others make way for it, by class and by weight, and people are told.
 
 use crate::phase::Phase;
@@ -29,12 +32,20 @@ pub type Judgement = [Option<bool>; OBJECTIVES];
 /// What a running server's host takes between two steps, at most; longer, and it had nothing to do. Also its pace, if longer.
 const LONGEST_PAUSE_NS: u64 = 2_000_000;
 
+/// So many decode steps in a row, and no piece of a prompt is to come: a server that has one takes it in turn with tokens at least.
+const NO_PROMPT: u32 = 2;
+
 /// Follows one tenant's steps.
 #[derive(Debug)]
 pub struct Keeper {
     last_end_ns: u64,
-    /// When the prefill began that was under way at the end of the last step.
-    prefill_since: Option<u64>,
+    /// When the last token came to those that run, if the server has had work ever since.
+    last_token_ns: Option<u64>,
+    /// When the prompt began that is pending, and whether that it is late has been said.
+    prompt_since_ns: Option<u64>,
+    is_told: bool,
+    /// Decode steps since the last of its pieces.
+    decodes: u32,
     recent: [Recent; OBJECTIVES],
 }
 
@@ -48,7 +59,14 @@ impl Keeper {
     /// Nothing seen yet.
     #[must_use]
     pub const fn new() -> Self {
-        Self { last_end_ns: 0, prefill_since: None, recent: [const { Recent::new() }; OBJECTIVES] }
+        Self {
+            last_end_ns: 0,
+            last_token_ns: None,
+            prompt_since_ns: None,
+            is_told: false,
+            decodes: 0,
+            recent: [const { Recent::new() }; OBJECTIVES],
+        }
     }
 
     /// A step is over. `pace_ns` is what short steps have to do.
@@ -61,16 +79,20 @@ impl Keeper {
     ) -> Judgement {
         let pause_ns = begun_ns.saturating_sub(self.last_end_ns);
         let goes_on = self.last_end_ns != 0 && pause_ns <= LONGEST_PAUSE_NS.max(pace_ns);
-        let prefill_since = self.prefill_since.take().filter(|_| goes_on).unwrap_or(begun_ns);
-        let token_since = if goes_on { self.last_end_ns } else { begun_ns };
+        let was_pending = self.prompt_since_ns;
+        if !goes_on {
+            (self.last_token_ns, self.prompt_since_ns, self.decodes) = (None, None, 0);
+        }
+        let before_ns = if goes_on { self.last_end_ns } else { begun_ns };
+        // A prompt's own first token comes with its last piece.
+        let token_since = self.last_token_ns.unwrap_or(before_ns);
         self.last_end_ns = end_ns;
-        self.prefill_since = (phase == Phase::Prefill).then_some(prefill_since);
-        let times = [
-            (objectives.p99_ns, Some(begun_ns)),
-            (objectives.ttft_ns, self.prefill_since),
-            (objectives.tpot_ns, (phase == Phase::Decode).then_some(token_since)),
+        self.follow(phase, (begun_ns, end_ns));
+        let judgement = [
+            kept(Some(begun_ns), end_ns, objectives.p99_ns),
+            self.judge_prompt(was_pending, (phase, end_ns), objectives.ttft_ns),
+            kept((phase == Phase::Decode).then_some(token_since), end_ns, objectives.tpot_ns),
         ];
-        let judgement = times.map(|(objective, since)| Some(end_ns.saturating_sub(since?) <= objective?));
         for (recent, kept) in self.recent.iter_mut().zip(judgement) {
             if let Some(kept) = kept {
                 recent.add(kept, end_ns);
@@ -79,11 +101,58 @@ impl Keeper {
         judgement
     }
 
+    /// A prompt is judged once, however many pieces it has: when it is late, or when it is over.
+    fn judge_prompt(
+        &mut self,
+        was_pending: Option<u64>,
+        (phase, end_ns): (Phase, u64),
+        ttft_ns: Option<u64>,
+    ) -> Option<bool> {
+        let since_ns = self.prompt_since_ns;
+        let was_told = self.is_told;
+        if since_ns != was_pending {
+            self.is_told = false;
+        }
+        let is_late = || kept(since_ns, end_ns, ttft_ns) == Some(false);
+        if phase == Phase::Prefill && !self.is_told && is_late() {
+            self.is_told = true;
+            return Some(false);
+        }
+        let was_in_time = was_pending.is_some() && since_ns != was_pending && !was_told;
+        ttft_ns.filter(|_| was_in_time).map(|_| true)
+    }
+
+    fn follow(&mut self, phase: Phase, (begun_ns, end_ns): (u64, u64)) {
+        match phase {
+            Phase::Prefill => {
+                self.decodes = 0;
+                self.prompt_since_ns.get_or_insert(begun_ns);
+            }
+            Phase::Decode => {
+                self.last_token_ns = Some(end_ns);
+                self.decodes = (self.decodes + 1).min(NO_PROMPT);
+                self.prompt_since_ns = self.prompt_since_ns.filter(|_| self.decodes < NO_PROMPT);
+            }
+            Phase::Unknown => {}
+        }
+    }
+
+    /// When the prompt began that was pending at the end of the last step.
+    #[must_use]
+    pub const fn prompt_since_ns(&self) -> Option<u64> {
+        self.prompt_since_ns
+    }
+
     /// Whether it misses one of them too often now.
     #[must_use]
     pub fn is_strained(&self, now_ns: u64) -> bool {
         self.recent.iter().any(|recent| recent.is_strained(now_ns))
     }
+}
+
+/// Whether something that began then took no longer than that; nothing where it is not to be judged.
+fn kept(since_ns: Option<u64>, end_ns: u64, objective_ns: Option<u64>) -> Option<bool> {
+    Some(end_ns.saturating_sub(since_ns?) <= objective_ns?)
 }
 
 const BITS: usize = 64;
@@ -135,21 +204,53 @@ mod tests {
         let mut ended = |span: (u64, u64), phase| keeper.ended((span.0 * MS, span.1 * MS), phase, 5 * MS, &BOTH);
         assert_eq!(ended((1_000, 1_005), Phase::Decode), [None, None, Some(true)]);
         assert_eq!(ended((1_006, 1_011), Phase::Decode), [None, None, Some(true)]);
-        assert_eq!(ended((1_011, 1_018), Phase::Prefill), [None, Some(true), None]);
-        // It took no longer than others, and its token came 12 ms after the one before.
-        assert_eq!(ended((1_018, 1_023), Phase::Decode), [None, None, Some(true)], "since the prefill's own token");
-        assert_eq!(ended((1_024, 1_036), Phase::Decode), [None, None, Some(false)]);
+        assert_eq!(ended((1_011, 1_018), Phase::Prefill), [None; 3]);
+        // It took no longer than others, and its token came 12 ms after the one before: who has waited since then does not care
+        // that a prompt was read meanwhile. Counted from the prefill's end, as once, nobody would ever be late beside prompts.
+        assert_eq!(ended((1_018, 1_023), Phase::Decode), [None, None, Some(false)], "since the last token");
+        // The second in a row, which says that the prompt was over.
+        assert_eq!(ended((1_024, 1_036), Phase::Decode), [None, Some(true), Some(false)]);
         // Nobody waited for anything here.
         assert_eq!(ended((2_000, 2_005), Phase::Decode), [None, None, Some(true)]);
         assert_eq!(ended((2_006, 2_060), Phase::Unknown), [None; 3]);
+        // The first token of all comes with the prompt.
+        assert_eq!(ended((3_000, 3_018), Phase::Prefill), [None; 3]);
+        assert_eq!(ended((3_019, 3_024), Phase::Decode), [None, None, Some(true)]);
+    }
+
+    /// Of a server that takes a prompt piece by piece, with a token for the others after each piece.
+    #[test]
+    fn a_prompt_with_tokens_in_between_is_one_prompt() {
+        let mut keeper = Keeper::new();
+        let mut ended = |at: u64, phase| {
+            let lasts = if phase == Phase::Prefill { 18 } else { 6 };
+            let judgement = keeper.ended((at * MS, (at + lasts) * MS), phase, 6 * MS, &BOTH);
+            (judgement[1], judgement[2], keeper.prompt_since_ns().map(|ns| ns / MS))
+        };
+        assert_eq!(ended(100, Phase::Decode), (None, Some(true), None));
+        let piece = |n: u64, ended: &mut dyn FnMut(u64, Phase) -> (Option<bool>, Option<bool>, Option<u64>)| {
+            (ended(107 + n * 26, Phase::Prefill), ended(126 + n * 26, Phase::Decode))
+        };
+        let pieces: Vec<_> = (0..6).map(|n| piece(n, &mut ended)).collect();
+        let first_tokens: Vec<_> = pieces.iter().map(|(piece, _)| piece.0).collect();
+        assert_eq!(first_tokens, [None, None, None, None, Some(false), None], "it is late, and that is said once");
+        assert!(pieces.iter().all(|(piece, token)| piece.2 == Some(107) && token.1 == Some(false)), "{pieces:?}");
+        assert_eq!(pieces[5].1.2, Some(107), "a token alone does not say that it was the last piece");
+        assert_eq!(ended(263, Phase::Decode), (None, Some(true), None), "two do");
+        assert_eq!(ended(270, Phase::Prefill), (None, None, Some(270)), "another one");
+        assert_eq!(ended(289, Phase::Decode), (None, Some(false), Some(270)));
+        assert_eq!(ended(296, Phase::Decode), (Some(true), Some(true), None), "in time");
     }
 
     #[test]
     fn a_prompt_in_pieces_is_one_prompt() {
         let mut keeper = Keeper::new();
         let mut ended = |span: (u64, u64)| keeper.ended((span.0 * MS, span.1 * MS), Phase::Prefill, 5 * MS, &BOTH)[1];
-        assert_eq!([(0, 60), (61, 99), (99, 120)].map(&mut ended), [Some(true), Some(true), Some(false)]);
-        assert_eq!(ended((500, 560)), Some(true), "another one");
+        assert_eq!([(1, 60), (61, 99), (99, 120), (121, 150)].map(&mut ended), [None, None, Some(false), None]);
+        assert_eq!(ended((500, 560)), None, "another one, after a pause");
+        assert_eq!(ended((900, 1_010)), Some(false), "and one, which is late; the one before was in time");
+        assert_eq!(ended((2_000, 2_010)), None);
+        assert_eq!(ended((3_000, 3_010)), Some(true));
     }
 
     #[test]

@@ -132,13 +132,23 @@ pub struct Phases {
     evidence: u32,
     has_both: bool,
     beginnings: [Beginning; BEGINNINGS],
-    // Of the step under way.
+    under_way: UnderWay,
+}
+
+/// The step under way: what was launched so far.
+#[derive(Debug, Clone, Copy)]
+struct UnderWay {
     launches: u32,
     work_ns: u64,
     largest_ns: u64,
     hash: u64,
     looks: [u64; LOOKS.len()],
     guess: Phase,
+}
+
+impl UnderWay {
+    const NOTHING: Self =
+        Self { launches: 0, work_ns: 0, largest_ns: 0, hash: 0, looks: [0; LOOKS.len()], guess: Phase::Unknown };
 }
 
 impl Default for Phases {
@@ -162,61 +172,65 @@ impl Phases {
             evidence: 0,
             has_both: false,
             beginnings: [Beginning::NONE; BEGINNINGS],
-            launches: 0,
-            work_ns: 0,
-            largest_ns: 0,
-            hash: 0,
-            looks: [0; LOOKS.len()],
-            guess: Phase::Unknown,
+            under_way: UnderWay::NOTHING,
         }
     }
 
     /// Something was launched that is expected to take so long on all SMs. Says what the step seems to be.
     pub fn launched(&mut self, identity: u64, expected_ns: u64) -> Phase {
-        self.launches = self.launches.saturating_add(1);
-        self.work_ns = self.work_ns.saturating_add(expected_ns);
-        self.largest_ns = self.largest_ns.max(expected_ns);
-        if let Some(look) = LOOKS.iter().position(|count| *count == self.launches) {
-            self.look(look, identity);
-        } else if self.launches < LOOKS[LOOKS.len() - 1] {
-            self.hash = mixed(self.hash, identity);
+        self.under_way = self.with(identity, expected_ns);
+        self.under_way.guess
+    }
+
+    /// What [`Phases::launched`] will say of this launch: it is decided before it is made, and a decode step has no other.
+    #[must_use]
+    pub fn foresee(&self, identity: u64, expected_ns: u64) -> Phase {
+        self.with(identity, expected_ns).guess
+    }
+
+    /// The step under way, with one launch more.
+    fn with(&self, identity: u64, expected_ns: u64) -> UnderWay {
+        let mut step = self.under_way;
+        step.launches = step.launches.saturating_add(1);
+        step.work_ns = step.work_ns.saturating_add(expected_ns);
+        step.largest_ns = step.largest_ns.max(expected_ns);
+        if step.launches <= LOOKS[LOOKS.len() - 1] {
+            step.hash = mixed(step.hash, identity);
+        }
+        if let Some(look) = LOOKS.iter().position(|count| *count == step.launches) {
+            step.looks[look] = step.hash;
+            let found = self.beginnings.iter().find(|beginning| beginning.hash == step.hash);
+            step.guess = found.filter(|_| self.is_known()).map_or(step.guess, Beginning::phase);
         }
         if self.is_known() {
             let has_most = expected_ns > self.pace_ns / 2;
-            match self.of(self.work_ns, self.launches) {
-                Phase::Prefill => self.guess = Phase::Prefill,
+            match self.of(step.work_ns, step.launches, step.largest_ns) {
+                Phase::Prefill => step.guess = Phase::Prefill,
                 // What came before it only prepared it.
-                Phase::Decode if has_most => self.guess = Phase::Decode,
+                Phase::Decode if has_most => step.guess = Phase::Decode,
                 Phase::Decode | Phase::Unknown => {}
             }
         }
-        self.guess
-    }
-
-    fn look(&mut self, look: usize, identity: u64) {
-        self.hash = mixed(self.hash, identity);
-        self.looks[look] = self.hash;
-        let found = self.beginnings.iter().find(|beginning| beginning.hash == self.hash);
-        self.guess = found.filter(|_| self.is_known()).map_or(self.guess, Beginning::phase);
+        step
     }
 
     /// The step is over, after so long and with so many launches. Says what it was. Where nobody kept account of its launches,
     /// because it was alone, how long it lasted is what it had to do.
     pub fn ended(&mut self, lasts_ns: u64, launches: u32) -> Phase {
-        let is_accounted = self.launches != 0;
+        let UnderWay { looks, largest_ns, .. } = self.under_way;
+        let is_accounted = self.under_way.launches != 0;
         // At first nobody knows what launches take.
         let by_the_clock = if is_accounted && self.is_known() { 0 } else { lasts_ns };
-        let (work_ns, looks) = (self.work_ns.max(by_the_clock), self.looks);
-        let phase = self.over(work_ns, launches, is_accounted);
+        let work_ns = self.under_way.work_ns.max(by_the_clock);
+        let phase = self.over(work_ns, launches, largest_ns, is_accounted);
         for hash in looks.into_iter().filter(|hash| *hash != 0 && work_ns != 0) {
             self.remember(hash, phase);
         }
-        (self.launches, self.work_ns, self.largest_ns, self.hash) = (0, 0, 0, 0);
-        (self.looks, self.guess) = ([0; LOOKS.len()], Phase::Unknown);
+        self.under_way = UnderWay::NOTHING;
         if self.is_known() { phase } else { Phase::Unknown }
     }
 
-    fn over(&mut self, work_ns: u64, launches: u32, is_accounted: bool) -> Phase {
+    fn over(&mut self, work_ns: u64, launches: u32, largest_ns: u64, is_accounted: bool) -> Phase {
         if work_ns == 0 {
             return Phase::Unknown;
         }
@@ -224,13 +238,14 @@ impl Phases {
         if self.steps <= u64::from(FEWEST) && (self.pace_ns == 0 || work_ns < self.pace_ns) {
             (self.pace_ns, self.usual_launches) = (work_ns, launches);
         }
-        let phase = self.of(work_ns, launches);
-        self.follow(phase, work_ns, launches, is_accounted);
+        let phase = self.of(work_ns, launches, largest_ns);
+        let is_another = self.takes_many(launches, largest_ns);
+        self.follow(phase, work_ns, (launches, is_another), is_accounted);
         phase
     }
 
     /// The pace is what short steps have to do lately.
-    fn follow(&mut self, phase: Phase, work_ns: u64, launches: u32, is_accounted: bool) {
+    fn follow(&mut self, phase: Phase, work_ns: u64, (launches, is_another): (u32, bool), is_accounted: bool) {
         match phase {
             Phase::Decode => {
                 self.prefills = 0;
@@ -242,7 +257,7 @@ impl Phases {
                     if work_ns > pace { pace + (work_ns - pace) / part } else { pace - (pace - work_ns) / part };
             }
             Phase::Prefill => {
-                self.doubt_less(launches, is_accounted);
+                self.doubt_less(is_another, is_accounted);
                 self.prefills += if launches <= FEW_LAUNCHES { ONLY_PREFILLS.div_ceil(ONLY_OF_FEW) } else { 1 };
                 if self.prefills >= ONLY_PREFILLS {
                     (self.pace_ns, self.usual_launches, self.prefills) = (work_ns, launches, 0);
@@ -259,11 +274,10 @@ impl Phases {
 
     /// A step that was long by chance has as many launches as others, and no more to do. Steps that come before all others,
     /// and never again, are a program's beginning.
-    fn doubt_less(&mut self, launches: u32, is_accounted: bool) {
+    fn doubt_less(&mut self, is_another: bool, is_accounted: bool) {
         const ENOUGH: u32 = 48;
         const RARE: u32 = 16;
         const MOST: u32 = 16;
-        let is_another = self.takes_many(launches);
         let is_first = self.prefills == 0;
         self.of_many = if is_another { (self.of_many + 1).min(MOST) } else { self.of_many.saturating_sub(1) };
         self.returns = (self.returns + u32::from(is_another && is_first)).min(MOST);
@@ -288,13 +302,13 @@ impl Phases {
     }
 
     /// Whether it takes far more launches than usual, none of which has most of the work of a short step.
-    const fn takes_many(&self, launches: u32) -> bool {
-        launches > self.usual_launches.saturating_mul(MANY_LAUNCHES) && self.largest_ns <= self.pace_ns / 2
+    const fn takes_many(&self, launches: u32, largest_ns: u64) -> bool {
+        launches > self.usual_launches.saturating_mul(MANY_LAUNCHES) && largest_ns <= self.pace_ns / 2
     }
 
-    fn of(&self, work_ns: u64, launches: u32) -> Phase {
-        let has_many = self.takes_many(launches) && work_ns > self.pace_ns.saturating_add(self.pace_ns / 8);
-        let is_of_few = launches <= FEW_LAUNCHES || self.largest_ns > self.pace_ns / 2;
+    fn of(&self, work_ns: u64, launches: u32, largest_ns: u64) -> Phase {
+        let has_many = self.takes_many(launches, largest_ns) && work_ns > self.pace_ns.saturating_add(self.pace_ns / 8);
+        let is_of_few = launches <= FEW_LAUNCHES || largest_ns > self.pace_ns / 2;
         let times = if self.of_many >= PREFILLS_OF_MANY && is_of_few { PREFILL_OF_FEW } else { PREFILL };
         if has_many || work_ns > self.pace_ns.saturating_mul(times) {
             Phase::Prefill
@@ -375,6 +389,26 @@ mod tests {
         // One of a length that was never seen is known by its work, at the latest.
         let (during, said) = run(&mut phases, &prefill(700));
         assert_eq!((during[0], during[199], said), (Phase::Unknown, Phase::Prefill, Phase::Prefill));
+    }
+
+    /// A decode step by graph is one launch, so the decision about it is the only one: what it is has to be known before.
+    #[test]
+    fn what_a_launch_will_make_of_its_step_is_foreseen() {
+        let mut phases = Phases::new();
+        let decode: Step = vec![(100, 4_000 * US)];
+        for i in 0..100 {
+            run(&mut phases, &if i % 10 == 9 { prefill(512) } else { decode.clone() });
+        }
+        let both = [(prefill(512), Phase::Prefill), (decode, Phase::Decode)];
+        for (step, expected) in both.iter().cycle().take(4).cloned() {
+            assert_eq!(phases.foresee(step[0].0, step[0].1), expected, "at the step's first launch");
+            for (identity, ns) in &step {
+                let foreseen = phases.foresee(*identity, *ns);
+                assert_eq!(phases.foresee(*identity, *ns), foreseen, "a look changes nothing");
+                assert_eq!(phases.launched(*identity, *ns), foreseen);
+            }
+            assert_eq!(phases.ended(0, u32::try_from(step.len()).unwrap()), expected);
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ const WIDEST_SPREAD_NS: u64 = 500_000;
 const AGAIN_NS: u64 = 5_000_000;
 
 /// Below it nobody is disturbed, not by a trial and not by as much as the bandwidth that is taken.
-const DISTURBS: Dial = Dial::new(100);
+pub(crate) const DISTURBS: Dial = Dial::new(100);
 
 /// From here on kernels that compute binds run beside steps, and from there on any.
 const COMPUTE: Dial = Dial::new(500);
@@ -271,7 +271,7 @@ pub(crate) fn yields(view: &View<'_>) -> bool {
 }
 
 /// A time that lies ahead, and no further than makes sense.
-fn until(view: &View<'_>, at_ns: u64) -> Until {
+pub(crate) fn until(view: &View<'_>, at_ns: u64) -> Until {
     let (soonest, latest) = (view.now_ns.saturating_add(1), view.now_ns.saturating_add(AGAIN_NS));
     Until::time(at_ns.clamp(soonest, latest))
 }

@@ -1,79 +1,192 @@
 //! Tokens keep their pace; prompts, training and batch work take the rest.
 //!
 //! Users of an LLM server feel the time between two tokens most. So where servers share a GPU, a decode step of one and the
-//! prefill of another run at the same time on SMs of their own: decoding is bound by memory and does with half of them, and a
-//! prefill that has the other half is over sooner than one that waits. A prefill whose tenant would miss its time to the first
+//! prefill of another run at the same time on SMs of their own: decoding is bound by memory and does with few of them, and a
+//! prefill that has the rest is over sooner than one that waits. A prefill whose tenant would miss its time to the first
 //! token has all SMs. Nobody of them is ever held.
 //!
-//! Best-effort tenants wait as under [`slo_aware`], unless tokens have time: beside decode steps whose tenants all have an
-//! objective for the time between tokens, and need less than half of it, they run on the other half of the SMs; but not
-//! kernels that memory binds, as it does decoding; so it is found out of each, while nobody wants the GPU. Without an objective a tenant's own pace is the objective: its tokens have no time.
+//! How many SMs tokens get is a question of their objective for the time between them: as few as they can do with (`room`).
+//! Two that decode at once have all SMs both, whose bandwidth they divide: what one gains by having it alone, the other waits.
+//!
+//! Best-effort tenants run beside tokens that have time, on the SMs that those leave, and between two tokens too: who decodes has no
+//! use for those SMs. They wait as under [`slo_aware`] where a prompt is pending, which takes two tokens in a row to rule out,
+//! or where tokens have no time. Without an objective a tenant's own pace is the objective: its tokens have none.
 //!
 //! Where objectives are missed, all make way as under [`slo_aware`]: best-effort tenants first, then latency tenants by weight.
 
 use crate::phase::Phase;
-use crate::slo_aware::{self, room_beside};
-use crate::{Bound, Class, Decision, Lane, Launch, Member, Reason, Verdict, View};
+use crate::slo_aware::{self, DISTURBS, room_beside};
+use crate::{Bound, Class, Decision, Dial, Lane, Launch, Member, Reason, Verdict, View};
+
+/// What a token may take with others beside it, in thousandths of what it takes on all SMs: best-effort tenants, …
+const BESIDE_OTHERS: u64 = 1_300;
+/// … and another server's prompt. That server's tokens have a piece of the prompt between them, and less time to spare.
+const BESIDE_PROMPT: u64 = 3_000;
+/// A prompt is late when so much of the time to its first token has passed, in thousandths.
+const LATE: u64 = 800;
+/// Of the time that a token has to spare, a kernel that memory binds may take so many thousandths: there are several in a step.
+const BUDGET: u64 = 250;
 
 pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
-    let Some(split) = view.half() else { return slo_aware::decide(launch, view) };
-    let may_run_beside = || launch.bound != Some(Bound::Memory) && view.in_flight_ns <= room_beside(view);
+    let Some(half) = view.half() else { return slo_aware::decide(launch, view) };
     match (view.me.class, view.me.rhythm.phase) {
         (Class::Latency, _) if slo_aware::yields(view) => slo_aware::decide(launch, view),
-        (Class::Latency, Phase::Prefill) => prefill(view, split),
-        (Class::Latency, _) => decode(view, split),
-        (Class::BestEffort, _) if tokens_have_time(view) && may_run_beside() && !view.quarantined => {
-            Verdict::run(Lane::Rest { split }, Reason::Beside)
-        }
-        (Class::BestEffort, _) => outside_of_tokens(slo_aware::decide_exploring(launch, view, true), view),
+        (Class::Latency, Phase::Prefill) => with_prompt(view, half),
+        (Class::Latency, _) => decode(view, half),
+        (Class::BestEffort, _) => beside_tokens(launch, view).unwrap_or_else(|| in_the_gaps(launch, view)),
     }
 }
 
-/// Fronts are for tokens: who was to be in one has the narrowest rest.
-fn outside_of_tokens(verdict: Verdict, view: &View<'_>) -> Verdict {
-    match (verdict.decision, view.splits().len().checked_sub(1)) {
-        (Decision::Run(Lane::Front { .. }), Some(split)) => {
-            Verdict { decision: Decision::Run(Lane::Rest { split }), ..verdict }
-        }
-        _ => verdict,
-    }
-}
-
-/// A decode step, or one that nobody knows: on half of the SMs if somebody has the other half.
-fn decode(view: &View<'_>, split: usize) -> Verdict {
-    let is_known = view.me.rhythm.phase == Phase::Decode;
-    let has_other_half = |other: &Member| match other.class {
-        Class::Latency => other.rhythm.phase == Phase::Prefill && other.wants(),
-        Class::BestEffort => other.wants() && has_time(&view.me),
+/// A decode step, or one that nobody knows: on the SMs that it needs if somebody has the others.
+fn decode(view: &View<'_>, half: usize) -> Verdict {
+    let is_beside = |other: &Member| other.class == Class::BestEffort && other.wants();
+    let split = if view.me.rhythm.phase != Phase::Decode {
+        None
+    } else if has_prompt(&view.me) {
+        return with_prompt(view, half);
+    } else if view.others.iter().any(|other| goes_on(other, view.now_ns) && has_prompt(other)) {
+        Some(beside_a_prompt(&view.me, view, half))
+    } else {
+        beside_others(&view.me, view).filter(|_| view.others.iter().any(is_beside)).map(|room| room.split)
     };
-    if is_known && view.others.iter().any(has_other_half) {
+    split.map_or(Verdict::run(view.unshared(), Reason::Urgent), |split| {
         Verdict::run(Lane::Front { split }, Reason::Complement)
-    } else {
-        Verdict::run(view.unshared(), Reason::Urgent)
-    }
+    })
 }
 
-/// A prefill: on half of the SMs beside others' decode steps, as long as its first token can wait.
-fn prefill(view: &View<'_>, split: usize) -> Verdict {
-    let lasted_ns = view.now_ns.saturating_sub(view.me.rhythm.begun_ns);
-    let is_late = view.me.ttft_ns.is_some_and(|ttft_ns| lasted_ns > ttft_ns / 2);
-    let decoding =
-        |other: &Member| other.class == Class::Latency && other.rhythm.phase == Phase::Decode && other.wants();
-    if !is_late && view.others.iter().any(decoding) {
+/// A step of a server that has a prompt to read: beside others' tokens on the SMs that those leave, as long as its first token can
+/// wait. Its own tokens have no time either: there is a piece of the prompt between each two of them.
+fn with_prompt(view: &View<'_>, half: usize) -> Verdict {
+    let rhythm = &view.me.rhythm;
+    let since_ns = rhythm.prompt_since_ns.map_or(rhythm.begun_ns, |since_ns| since_ns.min(rhythm.begun_ns));
+    let lasted_ns = view.now_ns.saturating_sub(since_ns);
+    if view.me.ttft_ns.is_some_and(|ttft_ns| lasted_ns > part(ttft_ns, LATE)) {
+        return Verdict::run(view.unshared(), Reason::Late);
+    }
+    let decodes = |other: &&Member| other.rhythm.phase == Phase::Decode && goes_on(other, view.now_ns);
+    let widest = view.others.iter().filter(decodes).map(|other| beside_a_prompt(other, view, half)).max();
+    widest.map_or(Verdict::run(view.unshared(), Reason::Urgent), |split| {
         Verdict::run(Lane::Rest { split }, Reason::Complement)
-    } else {
-        Verdict::run(view.unshared(), Reason::Urgent)
+    })
+}
+
+/// A best-effort launch on the SMs that tokens leave; nothing where they leave none.
+fn beside_tokens(launch: &Launch, view: &View<'_>) -> Option<Verdict> {
+    if view.dial < DISTURBS || view.dial.thousandths() == Dial::MOST || view.quarantined {
+        return None;
+    }
+    let going_on = || view.others.iter().filter(|other| goes_on(other, view.now_ns));
+    let room = |other: &Member| {
+        beside_others(other, view).filter(|_| other.rhythm.phase == Phase::Decode && !has_prompt(other))
+    };
+    // The widest front of all is nobody else's.
+    let least =
+        |one: Room, other: Room| Room { split: one.split.max(other.split), spare_ns: one.spare_ns.min(other.spare_ns) };
+    let mut rooms = going_on().map(room);
+    let first = rooms.next()??;
+    let Room { split, spare_ns } = rooms.try_fold(first, |so_far, room| Some(least(so_far, room?)))?;
+    let foreseen = in_the_gaps(launch, view);
+    let is_step_under_way = going_on().any(Member::wants);
+    let takes_too_much = launch.bound == Some(Bound::Memory) && launch.expected_ns() > part(spare_ns, BUDGET);
+    let in_flight_room = room_beside(view);
+    match foreseen.decision {
+        // Between two tokens it has all SMs if it is over in time.
+        Decision::Run(_) if !is_step_under_way => Some(foreseen),
+        Decision::Hold(_) if is_step_under_way && takes_too_much && foreseen.reason == Reason::Busy => {
+            Some(Verdict { reason: Reason::Bandwidth, ..foreseen })
+        }
+        _ if takes_too_much => Some(foreseen),
+        decision if view.in_flight_ns > in_flight_room => {
+            let at_ns = view.now_ns.saturating_add(view.in_flight_ns - in_flight_room);
+            // By then it may run for another reason.
+            let sooner_ns = if let Decision::Hold(until) = decision { until.at_ns } else { at_ns };
+            Some(Verdict::hold(slo_aware::until(view, at_ns.min(sooner_ns)), Reason::InFlight, None))
+        }
+        _ => Some(Verdict::run(Lane::Rest { split }, Reason::Beside)),
     }
 }
 
-/// Whether all latency tenants that want the GPU are decoding, and their tokens have time; and at least one does.
-fn tokens_have_time(view: &View<'_>) -> bool {
-    let mut wanting = view.others.iter().filter(|other| other.class == Class::Latency && other.wants()).peekable();
-    wanting.peek().is_some() && wanting.all(|other| other.rhythm.phase == Phase::Decode && has_time(other))
+/// As under [`slo_aware`], but for where tokens are: who was to be there has the narrowest rest.
+fn in_the_gaps(launch: &Launch, view: &View<'_>) -> Verdict {
+    let verdict = slo_aware::decide_exploring(launch, view, true);
+    match verdict.decision {
+        Decision::Run(lane) => {
+            let is_on_tokens = match lane {
+                Lane::Full => false,
+                Lane::Front { .. } => true,
+                Lane::Rest { .. } => view.others.iter().any(|other| is_in(other, Phase::Decode)),
+            };
+            let narrowest = view.splits().len().checked_sub(1).filter(|_| is_on_tokens);
+            let lane = narrowest.map_or(lane, |split| Lane::Rest { split });
+            Verdict { decision: Decision::Run(lane), ..verdict }
+        }
+        Decision::Hold(_) => {
+            let is_for = |other: &&Member| verdict.because_of == Some(other.slot);
+            let is_prompt = verdict.reason == Reason::Busy && view.others.iter().find(is_for).is_some_and(has_prompt);
+            Verdict { reason: if is_prompt { Reason::Prompt } else { verdict.reason }, ..verdict }
+        }
+    }
 }
 
-/// Whether its tokens may take twice as long as they do.
-fn has_time(member: &Member) -> bool {
-    let pace_ns = member.rhythm.pace_ns;
-    !member.strained && pace_ns != 0 && member.tpot_ns.is_some_and(|tpot_ns| pace_ns.saturating_mul(2) <= tpot_ns)
+/// Whether a latency tenant has a step of this kind under way.
+fn is_in(member: &Member, phase: Phase) -> bool {
+    member.class == Class::Latency && member.rhythm.phase == phase && member.wants()
+}
+
+/// Whether a server has a prompt to read, or a part of one.
+const fn has_prompt(member: &Member) -> bool {
+    matches!(member.rhythm.phase, Phase::Prefill) || member.rhythm.prompt_since_ns.is_some()
+}
+
+/// Whether a latency tenant wants the GPU, or is a server that has just had a step and is about to go on.
+fn goes_on(member: &Member, now_ns: u64) -> bool {
+    /// What a server's host takes between two steps, at most.
+    const LONGEST_PAUSE_NS: u64 = 2_000_000;
+    let has_just_ended = now_ns.saturating_sub(member.rhythm.ended_ns) <= LONGEST_PAUSE_NS;
+    let is_told_apart = member.rhythm.phase != Phase::Unknown;
+    member.class == Class::Latency && (member.wants() || (is_told_apart && has_just_ended))
+}
+
+/// The split whose front tokens have beside a prompt.
+fn beside_a_prompt(member: &Member, view: &View<'_>, half: usize) -> usize {
+    room(member, view, BESIDE_PROMPT).map_or(half, |room| room.split)
+}
+
+/// What tokens leave to best-effort tenants, if they have time.
+fn beside_others(member: &Member, view: &View<'_>) -> Option<Room> {
+    room(member, view, BESIDE_OTHERS).filter(|_| !member.strained)
+}
+
+/// What tokens leave.
+struct Room {
+    /// Whose front they need.
+    split: usize,
+    /// What they could take longer on it.
+    spare_ns: u64,
+}
+
+/// The narrowest front on which tokens keep to their objective, and take no longer than so many thousandths of what they take on
+/// all SMs, with others on the rest.
+#[inline(never)]
+fn room(member: &Member, view: &View<'_>, most: u64) -> Option<Room> {
+    let pace_ns = Some(member.rhythm.pace_ns).filter(|pace_ns| *pace_ns != 0)?;
+    let most_ns = member.tpot_ns?.min(part(pace_ns, most));
+    let mut spare = view.splits().iter().map(|front| most_ns.checked_sub(on_front(pace_ns, *front, view.width)));
+    let split = spare.clone().position(|spare_ns| spare_ns.is_some())?;
+    Some(Room { split, spare_ns: spare.nth(split)?? })
+}
+
+/// What a step that memory binds takes on so many of all SMs, if it takes so long on all of them and others have the rest. Half of
+/// them are enough for it; below, it takes longer in proportion. What runs on the rest takes bandwidth: 4.9 ms became 5.8 ms with
+/// a quarter of the SMs there, of which kernels that memory binds took most.
+fn on_front(all_ns: u64, front: u32, width: u32) -> u64 {
+    const TAKEN: u64 = 300;
+    let (front, width) = (u64::from(front.max(1)), u64::from(width.max(1)));
+    let by_sms = all_ns.max(all_ns.saturating_mul(width) / 2 / front);
+    by_sms.saturating_add(part(all_ns, TAKEN * width.saturating_sub(front) / width))
+}
+
+/// So many thousandths.
+fn part(ns: u64, thousandths: u64) -> u64 {
+    ns.saturating_mul(thousandths) / 1_000
 }

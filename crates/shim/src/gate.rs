@@ -176,13 +176,17 @@ pub(crate) fn lane(coroutine: &'static Coroutine) -> usize {
 #[inline]
 pub(crate) fn launched(coroutine: &'static Coroutine, state: &mut State, profile: &Profile, lane: usize) {
     if HOT.foresees.load(Ordering::Relaxed) {
-        let expected = Launch { lasts_ns: profile.expected_ns(lane, coroutine), ..Launch::UNKNOWN }.expected_ns();
         let at = state.handle();
-        state.flight.launched(coroutine, at, expected, clock::now());
+        state.flight.launched(coroutine, at, usually_takes(profile, lane, coroutine), clock::now());
     } else if HOT.looked_after.load(Ordering::Relaxed) {
-        let on = |lane| Launch { lasts_ns: profile.expected_ns(lane, coroutine), ..Launch::UNKNOWN }.expected_ns();
+        let on = |lane| usually_takes(profile, lane, coroutine);
         steps::worked(profile.identity(), on(FULL), on(lane));
     }
+}
+
+/// What a launch takes on a lane, as far as anybody can say.
+fn usually_takes(profile: &Profile, lane: usize, coroutine: &Coroutine) -> u64 {
+    Launch { lasts_ns: profile.expected_ns(lane, coroutine), ..Launch::UNKNOWN }.expected_ns()
 }
 
 /// A part of a kernel was launched that is expected to take so long, in a stream whose lock is held.
@@ -491,7 +495,12 @@ impl Said {
             Some(asked) => (asked.launch(now_ns), asked.in_flight_ns(now_ns)),
             None => (Launch::UNKNOWN, 0),
         };
-        let verdict = self.verdict(membership, &launch, in_flight_ns, now_ns);
+        // What was published is the last step, until this launch has been made.
+        let is_looked_after = HOT.looked_after.load(Ordering::Relaxed);
+        let phase = asked.filter(|_| is_looked_after).and_then(|Asked { profile, coroutine, .. }| {
+            steps::foreseen(profile.identity(), usually_takes(profile, FULL, coroutine))
+        });
+        let verdict = self.verdict(membership, &launch, in_flight_ns, phase, now_ns);
         self.distrusts = verdict.distrusts;
         if let Some(asked) = asked.filter(|_| verdict.reason == Reason::Explored) {
             asked.profile.explore();
@@ -514,10 +523,19 @@ impl Said {
         }
     }
 
-    /// What the policy says of a launch, with the members as they were looked at. There once: all policies are in it.
+    /// What the policy says of a launch, with the members as they were looked at, and of what the step is that it belongs to,
+    /// if that is known. There once: all policies are in it.
     #[inline(never)]
-    fn verdict(&self, membership: &Membership, launch: &Launch, in_flight_ns: u64, now_ns: u64) -> Verdict {
-        let own = membership.page.outlook(now_ns);
+    fn verdict(
+        &self,
+        membership: &Membership,
+        launch: &Launch,
+        in_flight_ns: u64,
+        phase: Option<Phase>,
+        now_ns: u64,
+    ) -> Verdict {
+        let mut own = membership.page.outlook(now_ns);
+        own.phase = phase.map_or(own.phase, Phase::number);
         let view = View {
             now_ns,
             me: member(self.slot, &self.entry, membership.page.step(), false, Some(own)),
@@ -553,9 +571,10 @@ impl Asked {
 
 fn rhythm(outlook: &Outlook) -> Rhythm {
     let Outlook { due: due_ns, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, .. } = *outlook;
-    let Outlook { begun: begun_ns, ended: ended_ns, soon_ns, long_ns, .. } = *outlook;
+    let Outlook { begun: begun_ns, prompt: prompt_since_ns, ended: ended_ns, soon_ns, long_ns, .. } = *outlook;
     let phase = Phase::from_number(phase);
-    Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, begun_ns, ended_ns, soon_ns, long_ns }
+    let pauses = Rhythm { ended_ns, soon_ns, long_ns, ..Rhythm::UNKNOWN };
+    Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, begun_ns, prompt_since_ns, ..pauses }
 }
 
 fn policy_class(class: Class) -> detshare_policy::Class {

@@ -106,6 +106,12 @@ pub(crate) fn worked(identity: u64, all_ns: u64, ran_ns: u64) {
     }
 }
 
+/// What the step will be if this is launched next, for a program whose steps can be told apart.
+pub(crate) fn foreseen(identity: u64, all_ns: u64) -> Option<Phase> {
+    let phases = PHASES.try_lock().ok().filter(|phases| phases.has_both())?;
+    Some(phases.foresee(identity, all_ns))
+}
+
 /// Publishes what a step is, for a program whose steps can be told apart.
 fn publish(membership: &Membership, phases: &Phases, phase: Phase) {
     static LAST: AtomicU32 = AtomicU32::new(0);
@@ -203,7 +209,7 @@ fn look_after(done: Option<Subject>) {
         let mut phases = PHASES.lock().unwrap_or_else(PoisonError::into_inner);
         let phase = phases.ended(lasts, u32::try_from(launches).unwrap_or(u32::MAX));
         publish(membership, &phases, phase);
-        judge(membership, (begun, now), phase, phases.pace_ns());
+        judge(membership, (begun, now), phase, &phases);
         record::step_ended(now, phase);
         drop(phases);
         if block_level::is_pending() {
@@ -221,17 +227,16 @@ pub(crate) fn set_objectives(objective: Objective) {
     }
 }
 
-/// Sees whether a step kept to what it is to keep to, and says so on the board.
-fn judge(membership: &Membership, step: (u64, u64), phase: Phase, pace_ns: u64) {
+/// Sees whether a step kept to what it is to keep to, and says so on the board; and whether a prompt is pending, of a program
+/// whose steps can be told apart.
+fn judge(membership: &Membership, step: (u64, u64), phase: Phase, phases: &Phases) {
     let wanted = WANTED.each_ref().map(|place| Some(place.load(Ordering::Relaxed)).filter(|ns| *ns != 0));
-    if wanted == [None; OBJECTIVES] {
-        // As it may be since a moment ago.
-        return membership.page.set_strained(false);
-    }
     let [p99_ns, ttft_ns, tpot_ns] = wanted;
     let mut keeper = KEEPER.lock().unwrap_or_else(PoisonError::into_inner);
-    let kept = keeper.ended(step, phase, pace_ns, &Objectives { p99_ns, ttft_ns, tpot_ns });
-    membership.page.note_objectives(kept, keeper.is_strained(step.1));
+    let kept = keeper.ended(step, phase, phases.pace_ns(), &Objectives { p99_ns, ttft_ns, tpot_ns });
+    // What it missed of objectives that it had a moment ago is of no interest.
+    membership.page.note_objectives(kept, wanted != [None; OBJECTIVES] && keeper.is_strained(step.1));
+    membership.page.set_prompt(keeper.prompt_since_ns().filter(|_| phases.has_both()).unwrap_or(0));
 }
 
 /// Says that the step is over, and what is known of the next one, unless more has been launched.

@@ -12,7 +12,7 @@
 //!   at once, each at a speed that depends on the SMs that it has, on who else is on them and on memory bandwidth
 //!   (`speed.rs`), or by turns.
 //! - **Tenants** (`tenant.rs`) have one thread. A latency tenant's begins a step when a request comes, launches it and waits
-//!   for it; requests queue up. A best-effort tenant's launches ahead, step after step, as far as the driver's queue allows.
+//!   for it; requests queue up. An LLM server (`server.rs`) batches them, and its steps follow from which run. A best-effort tenant's launches ahead, step after step, as far as the driver's queue allows.
 //! - **The gate** (`simulation.rs`) asks the policy, holds a launch as long as it says, counts what was held and
 //!   what is in flight, and lets nothing be held for longer than the longest hold.
 //! - **Time** (`events.rs`) is whole nanoseconds, and work is too: nothing depends on rounding, on a machine or on chance.
@@ -39,6 +39,7 @@ mod gpu;
 mod random;
 pub mod record;
 pub mod report;
+mod server;
 mod settings;
 mod simulation;
 mod speed;

@@ -138,6 +138,7 @@ pub fn trace(text: &str, name: &str, class: Class) -> Result<Trace, RecordError>
         arrivals,
         ttft_ns: None,
         tpot_ns: None,
+        server: None,
     };
     Ok(Trace { version: VERSION, gpu: Gpu { name: String::new(), sms }, kernels: known, tenants: vec![tenant] })
 }
@@ -191,9 +192,12 @@ pub fn together(traces: Vec<Trace>) -> Option<Trace> {
             }
         }
         for mut tenant in trace.tenants {
-            for launch in tenant.steps.iter_mut().flatten() {
-                let at = usize::try_from(launch.kernel).ok().and_then(|at| places.get(at)).copied().unwrap_or(0);
-                launch.kernel = u32::try_from(at).unwrap_or(0);
+            let server = tenant.server.as_mut();
+            let (prefill, decode) = server.map_or((None, None), |it| (Some(&mut it.prefill), Some(&mut it.decode)));
+            let launched = tenant.steps.iter_mut().chain(prefill).flatten().map(|launch| &mut launch.kernel);
+            for kernel in launched.chain(decode.into_iter().flatten().map(|decode| &mut decode.kernel)) {
+                let at = usize::try_from(*kernel).ok().and_then(|at| places.get(at)).copied().unwrap_or(0);
+                *kernel = u32::try_from(at).unwrap_or(0);
             }
             all.tenants.push(tenant);
         }

@@ -1,7 +1,9 @@
 //! What came of a simulation, in whole numbers: the same run gives the same bytes.
 
+use crate::server::Progress;
 use crate::settings::{Settings, Way};
 use crate::tenant::{Decisions, Tenant};
+use crate::trace::Request;
 use detshare_policy::{Class, Reason};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -44,6 +46,32 @@ pub struct Latency {
     pub p99_overhead: i64,
     /// What was decided.
     pub decided: Decided,
+    /// What the users of an LLM server got.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<Service>,
+}
+
+/// What the users of an LLM server got. All requests count that came and were not refused, answered or not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Service {
+    /// Requests that came.
+    pub requests: u64,
+    /// Requests that are too long for the cache.
+    pub refused: u64,
+    /// Tokens that were given.
+    pub tokens: u64,
+    /// From when a request came until its first token.
+    pub ttft: Times,
+    /// Between two tokens of a request.
+    pub tpot: Times,
+    /// From when a request came until its last token, on average.
+    pub mean_latency_ns: u64,
+    /// Requests whose first token came later than the objective, or has not come for as long.
+    pub ttft_violations: u64,
+    /// Tokens that came later after the one before than the objective.
+    pub tpot_violations: u64,
+    /// Answers in 1000 seconds whose first token was in time, and whose tokens were on average.
+    pub goodput_per_1000_s: u64,
 }
 
 /// How long requests took.
@@ -131,22 +159,54 @@ pub(crate) struct Alone {
 
 impl Alone {
     pub(crate) fn new(tenant: &Tenant<'_>) -> Self {
-        Self { times: Times::of(&tenant.latencies), worked_ns: tenant.worked_ns }
+        Self { times: Times::of(tenant.latencies()), worked_ns: tenant.worked_ns }
     }
 }
 
 fn latency(tenant: &mut Tenant<'_>, alone: &Alone, settings: &Settings) -> Latency {
-    let times = Times::of(&tenant.latencies);
+    let times = Times::of(tenant.latencies());
     let thousandths = i128::from(times.p99_ns) * 1_000 / i128::from(alone.times.p99_ns.max(1)) - 1_000;
     Latency {
         name: tenant.trace.name.clone(),
-        requests: number(tenant.latencies.len()),
+        requests: number(tenant.latencies().len()),
         unanswered: tenant.unanswered(settings.run_ns),
         times,
         alone: alone.times,
         p99_overhead: i64::try_from(thousandths).unwrap_or(i64::MAX),
         decided: Decided::new(&tenant.decisions),
+        service: service(tenant, settings.run_ns),
     }
+}
+
+fn service(tenant: &Tenant<'_>, run_ns: u64) -> Option<Service> {
+    let server = tenant.server.as_ref()?;
+    let (ttft_ns, tpot_ns) = (tenant.trace.ttft_ns.unwrap_or(u64::MAX), tenant.trace.tpot_ns.unwrap_or(u64::MAX));
+    let came = || server.arrived(run_ns).filter(|(_, progress)| !progress.is_refused);
+    // Who has no token yet has waited until the end.
+    let waited = |request: &Request, progress: &Progress| {
+        if progress.tokens == 0 { run_ns } else { progress.first_ns }.saturating_sub(request.at_ns)
+    };
+    let is_good = |(request, progress): &(&Request, &Progress)| {
+        let tokens_ns = u64::from(progress.tokens.saturating_sub(1)).saturating_mul(tpot_ns);
+        progress.tokens == request.output
+            && waited(request, progress) <= ttft_ns
+            && progress.last_ns - progress.first_ns <= tokens_ns
+    };
+    let begun = came().filter(|(_, progress)| progress.tokens > 0);
+    let first: Vec<u64> = begun.map(|(request, progress)| waited(request, progress)).collect();
+    let latencies = tenant.latencies();
+    let good = u128::from(number(came().filter(is_good).count()));
+    Some(Service {
+        requests: number(came().count()),
+        refused: number(server.arrived(run_ns).filter(|(_, progress)| progress.is_refused).count()),
+        tokens: came().map(|(_, progress)| u64::from(progress.tokens)).sum(),
+        ttft: Times::of(&first),
+        tpot: Times::of(&server.gaps_ns),
+        mean_latency_ns: latencies.iter().sum::<u64>() / number(latencies.len()).max(1),
+        ttft_violations: number(came().filter(|(request, progress)| waited(request, progress) > ttft_ns).count()),
+        tpot_violations: number(server.gaps_ns.iter().filter(|gap| **gap > tpot_ns).count()),
+        goodput_per_1000_s: u64::try_from(good * 1_000_000_000_000 / u128::from(run_ns)).unwrap_or(u64::MAX),
+    })
 }
 
 fn best_effort(tenant: &Tenant<'_>, alone: &Alone, settings: &Settings) -> BestEffort {

@@ -175,7 +175,7 @@ impl<'a> Simulation<'a> {
         tenant.set_idle(self.now_ns);
         let was_waiting = tenant.thread == Thread::Waiting;
         if was_waiting && tenant.class == Class::Latency {
-            tenant.latencies.push(self.now_ns - tenant.request_ns);
+            tenant.step_done(self.now_ns);
         }
         let wakes_ns = self.now_ns + self.settings.costs.wake_ns;
         for (other, tenant) in self.tenants.iter().enumerate() {
@@ -221,9 +221,10 @@ impl Simulation<'_> {
         let others = self.tenants.iter().enumerate().filter(|(other, _)| *other != number);
         self.others.extend(others.map(|(other, tenant)| tenant.seen(other, now_ns, seen_after_ns)));
         let tenant = &mut self.tenants[number];
-        let me = tenant.itself(number);
+        let kernel = usize::try_from(tenant.next_launch().kernel).unwrap_or(usize::MAX);
+        let model = &self.models[kernel];
+        let me = tenant.itself(number, kernel, model.lasts_ns);
         let (launch, in_flight_ns) = if foresees {
-            let model = &self.models[usize::try_from(tenant.next_launch().kernel).unwrap_or(usize::MAX)];
             let known = Launch { lasts_ns: Some(model.lasts_ns), bound: model.bound, ..Launch::UNKNOWN };
             let launch = if self.settings.profiles { known } else { Launch::UNKNOWN };
             (launch, tenant.flight.left_ns(now_ns, |launches| launches <= tenant.ended))

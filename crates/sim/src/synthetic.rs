@@ -1,6 +1,11 @@
 //! Traces made in code, after what was measured on an H200 with PyTorch: a small inference step, one like that of a model with
 //! 7 billion parameters, LLM servers that decode and take prompts in between, and a training loop that fills the GPU.
 
+#[path = "synthetic_llm.rs"]
+mod llm;
+
+pub use llm::{Llm, Served, Traffic, requests, served};
+
 use crate::trace::{Arrivals, Bound, Class, Gpu, Kernel, Launch, OnSms, Tenant, Trace, VERSION};
 use core::ops::Range;
 
@@ -80,6 +85,7 @@ pub fn llm_servers(servers: usize, with_training: bool) -> Trace {
             arrivals: Some(Arrivals::Pause { pause_ns: 300_000, jitter_ns: 100_000 }),
             ttft_ns: Some(500_000_000),
             tpot_ns: None,
+            server: None,
         }
     };
     let mut tenants: Vec<Tenant> = (0..servers).map(server).collect();
@@ -99,6 +105,7 @@ fn beside_training(step: Kernel, arrivals: Arrivals) -> Trace {
         arrivals: Some(arrivals),
         ttft_ns: None,
         tpot_ns: None,
+        server: None,
     };
     let mut kernels = vec![step];
     let training = training(&mut kernels);
@@ -152,6 +159,7 @@ fn training(kernels: &mut Vec<Kernel>) -> Tenant {
         arrivals: None,
         ttft_ns: None,
         tpot_ns: None,
+        server: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! A tenant: what it launches next, and what others see of it.
 
 use crate::random::Random;
+use crate::server::{Progress, Server};
 use crate::speed::{Model, Sms};
 use crate::trace::{self, Arrivals};
 use detshare_policy::account::{Flight, Share};
@@ -74,6 +75,8 @@ pub(crate) struct Tenant<'a> {
     /// When the request that is worked on came, or the next one comes.
     pub(crate) request_ns: u64,
     requests: Requests<'a>,
+    /// What decides about its steps, if it is an LLM server.
+    pub(crate) server: Option<Server<'a>>,
     /// The lane of the last launch.
     pub(crate) lane: Sms,
     // What others see.
@@ -97,7 +100,7 @@ pub(crate) struct Tenant<'a> {
     /// Work that has ended, as time on a GPU of its own.
     pub(crate) worked_ns: u64,
     pub(crate) steps: u64,
-    pub(crate) latencies: Vec<u64>,
+    latencies: Vec<u64>,
     pub(crate) decisions: Decisions,
 }
 
@@ -124,6 +127,7 @@ impl<'a> Tenant<'a> {
                 count: 0,
                 at_ns: 0,
             },
+            server: trace.server.as_ref().map(Server::new),
             lane: 0..0,
             busy: false,
             changed_ns: 0,
@@ -147,23 +151,29 @@ impl<'a> Tenant<'a> {
 
     /// What it launches next.
     pub(crate) fn next_launch(&self) -> trace::Launch {
-        self.trace.steps[self.step][self.launch]
+        self.server
+            .as_ref()
+            .map_or_else(|| self.trace.steps[self.step][self.launch], |server| server.launch(self.launch))
+    }
+
+    fn launches_in_step(&self) -> usize {
+        self.server.as_ref().map_or_else(|| self.trace.steps[self.step].len(), Server::launches)
     }
 
     /// That was launched. Says whether it was the last of its step.
     pub(crate) fn go_on(&mut self) -> bool {
         self.launch += 1;
-        let is_last = self.launch == self.trace.steps[self.step].len();
+        let is_last = self.launch == self.launches_in_step();
         if is_last {
             self.launch = 0;
-            self.step = (self.step + 1) % self.trace.steps.len();
+            self.step = (self.step + 1) % self.trace.steps.len().max(1);
         }
         is_last
     }
 
     /// Whether the next launch is the last of its step.
     pub(crate) fn ends_step(&self) -> bool {
-        self.launch + 1 == self.trace.steps[self.step].len()
+        self.launch + 1 == self.launches_in_step()
     }
 
     /// Whether it waits for the GPU at the end of a step.
@@ -174,13 +184,33 @@ impl<'a> Tenant<'a> {
     /// When the next request comes, or came, after one was answered now; nothing if none does. A tenant without requests goes
     /// on at once.
     pub(crate) fn next_request(&mut self, now_ns: u64) -> Option<u64> {
+        if let Some(server) = &mut self.server {
+            return server.next_step(now_ns);
+        }
         let at_ns = self.requests.next(now_ns)?;
         self.request_ns = at_ns;
         Some(at_ns.max(now_ns))
     }
 
+    /// The step that it waited for is over.
+    pub(crate) fn step_done(&mut self, now_ns: u64) {
+        match &mut self.server {
+            Some(server) => server.step_done(now_ns),
+            None => self.latencies.push(now_ns - self.request_ns),
+        }
+    }
+
+    /// From when requests came until they were answered.
+    pub(crate) fn latencies(&self) -> &[u64] {
+        self.server.as_ref().map_or(&self.latencies, |server| &server.latencies_ns)
+    }
+
     /// How many requests have come by the end and are not answered.
     pub(crate) fn unanswered(&mut self, end_ns: u64) -> u64 {
+        if let Some(server) = &self.server {
+            let is_open = |(request, it): &(&trace::Request, &Progress)| !it.is_refused && it.tokens < request.output;
+            return u64::try_from(server.arrived(end_ns).filter(is_open).count()).unwrap_or(u64::MAX);
+        }
         if self.thread == Thread::Over || (self.thread == Thread::Resting && self.request_ns > end_ns) {
             return 0;
         }
@@ -221,7 +251,8 @@ impl<'a> Tenant<'a> {
             let wanted = Objectives { p99_ns: None, ttft_ns: self.trace.ttft_ns, tpot_ns: self.trace.tpot_ns };
             self.keeper.ended((begun_ns, now_ns), phase, self.phases.pace_ns(), &wanted);
             self.strained = self.keeper.is_strained(now_ns);
-            self.rhythm = Rhythm { begun_ns, phase, pace_ns: self.phases.pace_ns(), ..self.learner.rhythm() };
+            let (pace_ns, prompt_since_ns) = (self.phases.pace_ns(), self.keeper.prompt_since_ns());
+            self.rhythm = Rhythm { begun_ns, phase, pace_ns, prompt_since_ns, ..self.learner.rhythm() };
         }
     }
 
@@ -264,9 +295,13 @@ impl<'a> Tenant<'a> {
         }
     }
 
-    /// As it sees itself when it launches.
-    pub(crate) fn itself(&self, slot: usize) -> Member {
-        Member { waiting: false, ..self.seen(slot, self.changed_ns, 0) }
+    /// As it sees itself when it launches this, which takes so long on all SMs.
+    pub(crate) fn itself(&self, slot: usize, kernel: usize, all_ns: u64) -> Member {
+        let mut itself = Member { waiting: false, ..self.seen(slot, self.changed_ns, 0) };
+        if self.class == Class::Latency {
+            itself.rhythm.phase = self.published(self.phases.foresee(u64::try_from(kernel).unwrap_or(0), all_ns));
+        }
+        itself
     }
 }
 
@@ -314,6 +349,7 @@ mod tests {
             arrivals: Some(arrivals),
             ttft_ns: None,
             tpot_ns: None,
+            server: None,
         }
     }
 
@@ -324,7 +360,7 @@ mod tests {
         let is_busy = |tenant: &Tenant<'_>, now_ns| tenant.seen(0, now_ns, 100).busy;
         assert!(!is_busy(&tenant, 500));
         tenant.set_busy(1_000);
-        assert!(tenant.itself(0).busy);
+        assert!(tenant.itself(0, 0, 0).busy);
         assert_eq!((is_busy(&tenant, 1_099), is_busy(&tenant, 1_100)), (false, true));
         tenant.set_idle(2_000);
         assert_eq!((is_busy(&tenant, 2_099), is_busy(&tenant, 2_100)), (true, false));

@@ -23,6 +23,31 @@
 //! # Ok::<(), detshare_sim::trace::TraceError>(())
 //! ```
 //!
+//! An LLM server has requests in place of steps: each has a prompt, which is read in chunks, and then a token with each decode step
+//! ([`Server`], as `workloads/llm_server.py` does it). This one has a chunk of two launches, and graphs for decode steps over up to
+//! 8 and up to 64 spans of 256 tokens:
+//!
+//! ```
+//! let trace = detshare_sim::trace::Trace::from_json(r#"{
+//!   "version": 1,
+//!   "gpu": { "name": "H200", "sms": 132 },
+//!   "kernels": [
+//!     { "id": "c0de", "name": "prefill", "bound": "compute", "durations": [{ "sms": 132, "ns": 9000000 }] },
+//!     { "id": "5eb1", "name": "decode-8", "nodes": 420, "bound": "memory", "durations": [{ "sms": 132, "ns": 5700000 }] },
+//!     { "id": "5eb2", "name": "decode-64", "nodes": 420, "bound": "memory", "durations": [{ "sms": 132, "ns": 7100000 }] }
+//!   ],
+//!   "tenants": [
+//!     { "name": "chat", "class": "latency", "ttft_ns": 500000000, "tpot_ns": 30000000, "server": {
+//!         "rows": 32, "chunk": 512, "interleave": true, "cache_tokens": 65536, "host_ns": 600000,
+//!         "prefill": [{ "kernel": 0 }, { "kernel": 0, "gap_ns": 4000 }],
+//!         "decode": [{ "spans": 8, "kernel": 1 }, { "spans": 64, "kernel": 2 }],
+//!         "requests": [{ "at_ns": 0, "prompt": 1000, "output": 130 }, { "at_ns": 240000000, "prompt": 60, "output": 9 }] } }
+//!   ]
+//! }"#)?;
+//! assert_eq!(trace.tenants[0].server.as_ref().map(|server| server.requests.len()), Some(2));
+//! # Ok::<(), detshare_sim::trace::TraceError>(())
+//! ```
+//!
 //! The fields are those of [`Trace`] and what it is made of; those with a default may be left out. A file that is broken, or
 //! says what cannot be, gives an error that says what is wrong and where.
 
@@ -46,6 +71,9 @@ const LONGEST_KERNEL_NS: u64 = 10_000_000_000;
 const LONGEST_PAUSE_NS: u64 = 3_600_000_000_000;
 /// The shortest distance of arrivals, so that a trace cannot ask for more requests than anybody could wait for.
 const SHORTEST_PERIOD_NS: u64 = 1_000;
+/// Tokens of a request or a cache, and rows, at most: what is beyond that is no server.
+const MOST_TOKENS: u32 = 1 << 24;
+const MOST_ROWS: u32 = 1 << 16;
 /// The last time that can be recorded: thirty days.
 pub(crate) const LAST_NS: u64 = 30 * 24 * 3_600 * 1_000_000_000;
 
@@ -130,7 +158,8 @@ pub struct Tenant {
     /// Whether a best-effort tenant waits for the GPU at the end of each step; true if left out. Latency tenants do.
     #[serde(default = "yes")]
     pub waits: bool,
-    /// What it launches, step by step; after the last comes the first again.
+    /// What it launches, step by step; after the last comes the first again. A server has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Vec<Launch>>,
     /// When a latency tenant's requests come, of which each is a step. A best-effort tenant goes on by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -141,6 +170,58 @@ pub struct Tenant {
     /// And at most so long between two tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tpot_ns: Option<u64>,
+    /// What makes it an LLM server: requests in place of steps and arrivals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<Server>,
+}
+
+/// An LLM server, which batches requests as they come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// Requests that run at once, at most; 32 if left out. Each decode step has as many rows.
+    #[serde(default = "usual_rows")]
+    pub rows: u32,
+    /// Tokens of a prompt that a prefill step reads; 512 if left out.
+    #[serde(default = "usual_chunk")]
+    pub chunk: u32,
+    /// Whether there is a decode step between two chunks; true if left out.
+    #[serde(default = "yes")]
+    pub interleave: bool,
+    /// Tokens that the cache has room for, in prompts and answers of all that run; 65536 if left out.
+    #[serde(default = "usual_cache")]
+    pub cache_tokens: u32,
+    /// What the host does before each step, while the GPU has nothing of it.
+    #[serde(default)]
+    pub host_ns: u64,
+    /// Decode steps by how much they read, least first.
+    pub decode: Vec<Decode>,
+    /// What a prefill step launches: as much for the last chunk of a prompt as for any other.
+    pub prefill: Vec<Launch>,
+    /// When requests come, and how long they are; times rise.
+    pub requests: Vec<Request>,
+}
+
+/// A decode step, one launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Decode {
+    /// Spans of 256 tokens that it has room for: each row has as many as its tokens begin, at least one.
+    pub spans: u32,
+    /// Which kernel: its place among the trace's.
+    pub kernel: u32,
+}
+
+/// A request of an LLM server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// When it comes, since the beginning.
+    pub at_ns: u64,
+    /// Tokens of its prompt.
+    pub prompt: u32,
+    /// Tokens of its answer.
+    pub output: u32,
 }
 
 /// How urgent a tenant's work is.
@@ -206,6 +287,18 @@ fn usual_weight() -> u32 {
 
 fn usual_queue() -> u32 {
     1_024
+}
+
+fn usual_rows() -> u32 {
+    32
+}
+
+fn usual_chunk() -> u32 {
+    512
+}
+
+fn usual_cache() -> u32 {
+    65_536
 }
 
 fn yes() -> bool {
@@ -342,21 +435,18 @@ impl Trace {
         }
         within(tenant.weight, 1, MOST_WEIGHT, || "weight".to_owned())?;
         within(tenant.queue, 1, MOST_QUEUE, || "queue".to_owned())?;
+        if let Some(server) = &tenant.server {
+            if tenant.class != Class::Latency || !tenant.steps.is_empty() || tenant.arrivals.is_some() {
+                let what = "a server is a latency tenant, with requests in place of steps and arrivals";
+                return Err(impossible("server".to_owned(), what));
+            }
+            return self.check_server(server).map_err(|error| error.under("server"));
+        }
         if tenant.steps.is_empty() {
             return Err(impossible("steps".to_owned(), "there are none"));
         }
-        for (step_index, step) in tenant.steps.iter().enumerate() {
-            if step.is_empty() {
-                return Err(impossible(format!("steps[{step_index}]"), "it launches nothing"));
-            }
-            for (index, launch) in step.iter().enumerate() {
-                let place = |field: &str| format!("steps[{step_index}][{index}].{field}");
-                if usize::try_from(launch.kernel).map_or(true, |kernel| kernel >= self.kernels.len()) {
-                    let what = format!("{} is none of the {} kernels", launch.kernel, self.kernels.len());
-                    return Err(impossible(place("kernel"), &what));
-                }
-                within(launch.gap_ns, 0, LONGEST_PAUSE_NS, || place("gap_ns"))?;
-            }
+        for (index, step) in tenant.steps.iter().enumerate() {
+            self.check_launches(step, &format!("steps[{index}]"))?;
         }
         match (&tenant.arrivals, tenant.class) {
             (Some(arrivals), Class::Latency) => arrivals.check(),
@@ -366,6 +456,52 @@ impl Trace {
             }
             (None, Class::BestEffort) => Ok(()),
         }
+    }
+
+    fn check_launches(&self, step: &[Launch], place: &str) -> Result<(), TraceError> {
+        if step.is_empty() {
+            return Err(impossible(place.to_owned(), "it launches nothing"));
+        }
+        for (index, launch) in step.iter().enumerate() {
+            let place = |field: &str| format!("{place}[{index}].{field}");
+            self.check_kernel_place(launch.kernel, || place("kernel"))?;
+            within(launch.gap_ns, 0, LONGEST_PAUSE_NS, || place("gap_ns"))?;
+        }
+        Ok(())
+    }
+
+    fn check_kernel_place(&self, kernel: u32, place: impl FnOnce() -> String) -> Result<(), TraceError> {
+        if usize::try_from(kernel).map_or(true, |kernel| kernel >= self.kernels.len()) {
+            let what = format!("{kernel} is none of the {} kernels", self.kernels.len());
+            return Err(impossible(place(), &what));
+        }
+        Ok(())
+    }
+
+    fn check_server(&self, server: &Server) -> Result<(), TraceError> {
+        within(server.rows, 1, MOST_ROWS, || "rows".to_owned())?;
+        within(server.chunk, 1, MOST_TOKENS, || "chunk".to_owned())?;
+        within(server.cache_tokens, 1, MOST_TOKENS, || "cache_tokens".to_owned())?;
+        within(server.host_ns, 0, LONGEST_PAUSE_NS, || "host_ns".to_owned())?;
+        self.check_launches(&server.prefill, "prefill")?;
+        if server.decode.is_empty() {
+            return Err(impossible("decode".to_owned(), "there are no decode steps"));
+        }
+        let mut fewer = 0;
+        for (index, decode) in server.decode.iter().enumerate() {
+            within(decode.spans, fewer + 1, MOST_TOKENS, || format!("decode[{index}].spans"))?;
+            self.check_kernel_place(decode.kernel, || format!("decode[{index}].kernel"))?;
+            fewer = decode.spans;
+        }
+        let mut before = 0;
+        for (index, request) in server.requests.iter().enumerate() {
+            let place = |field: &'static str| move || format!("requests[{index}].{field}");
+            within(request.at_ns, before, LAST_NS, place("at_ns"))?;
+            within(request.prompt, 1, MOST_TOKENS, place("prompt"))?;
+            within(request.output, 1, MOST_TOKENS, place("output"))?;
+            before = request.at_ns;
+        }
+        Ok(())
     }
 }
 

@@ -120,46 +120,6 @@ fn who_needs_all_of_the_gpu_is_made_way_for_beside_one_who_does_not() {
     assert_eq!((beside(&[idle, SERVER]), beside(&[idle])), (Reason::Busy, Reason::Beside));
 }
 
-/// Two LLM servers and a training, and what `tpot-first` says to each: the first decodes, the second is in that phase.
-fn beside_decoding(phase: Phase, tpot_ns: Option<u64>) -> [Verdict; 3] {
-    let rhythm = Rhythm { phase: Phase::Decode, pace_ns: 4 * MS, begun_ns: 90 * MS, ..Rhythm::UNKNOWN };
-    let decoding = Member { slot: 1, rhythm, tpot_ns, ..SERVER };
-    let second = Member { slot: 2, rhythm: Rhythm { phase, ..rhythm }, ttft_ns: Some(40 * MS), ..decoding };
-    let training = Member { busy: false, ..TRAINING };
-    let all = [decoding, second, training];
-    core::array::from_fn(|me| {
-        let others: Vec<Member> = (0..3).filter(|other| *other != me).map(|other| all[other]).collect();
-        decide(
-            numbered("tpot-first"),
-            &Launch { lasts_ns: Some(300_000), ..Launch::UNKNOWN },
-            &seen(100 * MS, all[me], &others),
-        )
-    })
-}
-
-#[test]
-fn tokens_and_others_prompts_have_half_of_the_sms_each() {
-    let [decoding, prefill, training] = beside_decoding(Phase::Prefill, None);
-    assert_eq!(decoding.decision, Decision::Run(Lane::Front { split: 3 }));
-    assert_eq!(prefill.decision, Decision::Run(Lane::Rest { split: 3 }));
-    assert_eq!(training.reason, Reason::Busy, "it waits for both");
-    // Two that decode take what they need of the bandwidth, each on all SMs.
-    let [one, other, _] = beside_decoding(Phase::Decode, None);
-    assert_eq!((one.decision, other.decision), (Decision::Run(Lane::Full), Decision::Run(Lane::Full)));
-    let [one, other, _] = beside_decoding(Phase::Unknown, None);
-    assert_eq!((one.decision, other.decision), (Decision::Run(Lane::Full), Decision::Run(Lane::Full)));
-}
-
-#[test]
-fn a_prompt_whose_first_token_is_late_has_all_sms() {
-    let rhythm = Rhythm { phase: Phase::Prefill, begun_ns: 100 * MS, ..Rhythm::UNKNOWN };
-    let prefill = Member { slot: 2, rhythm, ttft_ns: Some(40 * MS), ..SERVER };
-    let decoding = [Member { rhythm: Rhythm { phase: Phase::Decode, ..Rhythm::UNKNOWN }, ..SERVER }];
-    let at = |now_ns| decide(numbered("tpot-first"), &Launch::UNKNOWN, &seen(now_ns, prefill, &decoding)).decision;
-    assert_eq!(at(119 * MS), Decision::Run(Lane::Rest { split: 3 }));
-    assert_eq!(at(121 * MS), Decision::Run(Lane::Full));
-}
-
 /// Who makes way when objectives are missed: best-effort tenants first, then latency tenants by weight.
 #[test]
 fn who_misses_its_objectives_is_made_way_for_in_order() {
@@ -187,21 +147,6 @@ fn who_misses_its_objectives_is_made_way_for_in_order() {
     let beside = |bound| say("tpot-first", TRAINING, &[decoding], bound).decision;
     assert_eq!(beside(Some(Bound::Compute)), Decision::Run(Lane::Rest { split: 3 }));
     assert_eq!(beside(Some(Bound::Memory)), few);
-}
-
-#[test]
-fn where_tokens_have_time_training_has_half_of_the_sms() {
-    let [decoding, other, training] = beside_decoding(Phase::Decode, Some(8 * MS));
-    assert_eq!(training.decision, Decision::Run(Lane::Rest { split: 3 }));
-    assert_eq!(
-        (decoding.decision, other.decision),
-        (Decision::Run(Lane::Full), Decision::Run(Lane::Full)),
-        "it is idle now"
-    );
-    let [_, _, training] = beside_decoding(Phase::Decode, Some(8 * MS - 1));
-    assert_eq!(training.reason, Reason::Busy, "they need more than half of what they have");
-    let [_, _, training] = beside_decoding(Phase::Prefill, Some(8 * MS));
-    assert_eq!(training.reason, Reason::Busy, "a prompt waits for nobody");
 }
 
 #[test]

@@ -2,9 +2,11 @@
 //!
 //! * `agree`: what holds whatever is on the board.
 //! * `cases`: what is decided where it can be said.
+//! * `tokens`: the same of LLM servers and who is beside them.
 
 mod agree;
 mod cases;
+mod tokens;
 
 use detshare_policy::{Class, Decision, Lane, Launch, Member, POLICIES, Rhythm, View, decide, number};
 

@@ -65,7 +65,7 @@ impl Said {
             }
             let rhythm = Rhythm { begun_ns: now_ns, ..before.rhythm };
             self.members[index] = Member { busy: true, rhythm, ..before };
-            let Verdict { decision, reason, .. } = self.verdict(membership, &launch, in_flight_ns, now_ns);
+            let Verdict { decision, reason, .. } = self.verdict(membership, &launch, in_flight_ns, None, now_ns);
             self.members[index] = before;
             let must = match decision {
                 Decision::Hold(_) => true,

@@ -99,7 +99,7 @@ fn tenant(kernels: usize) -> impl Strategy<Value = Tenant> {
         |(steps, arrivals, weight, queue, waits)| {
             let class = if arrivals.is_some() { Class::Latency } else { Class::BestEffort };
             let (ttft_ns, tpot_ns) = (None, arrivals.as_ref().map(|_| u64::from(weight) * 10_000));
-            Tenant { name: String::new(), class, weight, queue, waits, steps, arrivals, ttft_ns, tpot_ns }
+            Tenant { name: String::new(), class, weight, queue, waits, steps, arrivals, ttft_ns, tpot_ns, server: None }
         },
     )
 }

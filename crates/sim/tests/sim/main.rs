@@ -4,4 +4,5 @@
 mod invariants;
 mod order;
 mod recorded;
+mod servers;
 mod traces;

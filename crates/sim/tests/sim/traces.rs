@@ -1,7 +1,7 @@
 //! Traces that cannot be: each gives an error that says what is wrong and where.
 
 use detshare_sim::trace::{Trace, TraceError, VERSION};
-use detshare_sim::{Costs, Error, Settings, Simulator, synthetic};
+use detshare_sim::{Costs, Error, Settings, Simulator, Way, synthetic};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -21,9 +21,22 @@ fn trace() -> Value {
     })
 }
 
+/// One with an LLM server that can be.
+fn with_server() -> Value {
+    let mut trace = trace();
+    trace["tenants"][0] = json!({ "name": "chat", "class": "latency", "server": {
+        "host_ns": 600_000, "prefill": [{ "kernel": 1 }], "decode": [{ "spans": 32, "kernel": 0 }, { "spans": 64, "kernel": 0 }],
+        "requests": [{ "at_ns": 0, "prompt": 700, "output": 3 }, { "at_ns": 5, "prompt": 1, "output": 1 }],
+    } });
+    trace
+}
+
 /// The same, with something else at a place. `null` removes it.
 fn with(pointer: &str, value: Value) -> Result<Trace, TraceError> {
-    let mut trace = trace();
+    changed(trace(), pointer, value)
+}
+
+fn changed(mut trace: Value, pointer: &str, value: Value) -> Result<Trace, TraceError> {
     let (parent, last) = pointer.rsplit_once('/').expect("a place in something");
     let parent = trace.pointer_mut(parent).expect("there is such a place");
     match parent {
@@ -41,6 +54,51 @@ fn one_that_can_be_is_read() {
     assert_eq!((trace.kernels[1].nodes, trace.tenants[1].weight, trace.tenants[1].queue), (1, 100, 1_024));
     assert!(trace.tenants[1].waits);
     assert!(Simulator::new(&trace, Settings { run_ns: 1_000_000, ..Settings::default() }).is_ok());
+}
+
+#[test]
+fn so_is_one_with_a_server() {
+    let trace = Trace::from_json(&with_server().to_string()).expect("it can be");
+    let server = trace.tenants[0].server.as_ref().expect("it has one");
+    assert_eq!((server.rows, server.chunk, server.interleave, server.cache_tokens), (32, 512, true, 65_536));
+    assert_eq!(Trace::from_json(&trace.to_json()), Ok(trace.clone()));
+    let settings = Settings { run_ns: 100_000_000, ..Settings::default() };
+    let report = Simulator::new(&trace, settings).expect("it can be simulated").run(Way::Mps);
+    assert_eq!(report.latency[0].requests, 2);
+    assert!(report.to_json().contains("\"ttft_violations\": 0"));
+}
+
+#[test]
+fn what_is_wrong_with_a_server_is_said() {
+    let cases: &[(&str, Value, &str)] = &[
+        ("rows", json!(0), "server.rows: 0 is not between 1 and 65536"),
+        ("chunk", json!(0), "server.chunk: 0 is not"),
+        ("cache_tokens", json!(4_000_000_000_u32), "server.cache_tokens: 4000000000 is not"),
+        ("host_ns", json!(u64::MAX), "server.host_ns: 18446744073709551615 is not"),
+        ("prefill", json!([]), "server.prefill: it launches nothing"),
+        ("prefill/0/kernel", json!(2), "server.prefill[0].kernel: 2 is none of the 2 kernels"),
+        ("decode", json!([]), "server.decode: there are no decode steps"),
+        ("decode/1/spans", json!(32), "server.decode[1].spans: 32 is not between 33"),
+        ("decode/1/kernel", json!(7), "server.decode[1].kernel: 7 is none"),
+        ("requests", json!(null), "missing field `requests`"),
+        ("requests/0/at_ns", json!(6), "server.requests[1].at_ns: 5 is not between 6"),
+        ("requests/1/prompt", json!(0), "server.requests[1].prompt: 0 is not between 1"),
+        ("requests/1/output", json!(0), "server.requests[1].output: 0 is not between 1"),
+        ("requests/1/prompt", json!(u32::MAX), "server.requests[1].prompt: 4294967295 is not"),
+        ("pages", json!(1), "unknown field `pages`"),
+    ];
+    for (place, value, expected) in cases {
+        let error = changed(with_server(), &format!("/tenants/0/server/{place}"), value.clone()).expect_err(place);
+        assert!(error.to_string().contains(expected), "{place}: {error}");
+    }
+    for (place, value) in [
+        ("class", json!("best-effort")),
+        ("steps", json!([[{ "kernel": 0 }]])),
+        ("arrivals", json!({ "kind": "poisson", "mean_ns": 5_000_000 })),
+    ] {
+        let error = changed(with_server(), &format!("/tenants/0/{place}"), value).expect_err(place);
+        assert!(error.to_string().contains("tenants[0].server: a server is a latency tenant"), "{place}: {error}");
+    }
 }
 
 #[test]
@@ -184,7 +242,7 @@ fn nothing_may_cost_nothing() {
     let settings = Settings { run_ns: 20_000_000, costs, ..Settings::default() };
     let simulator = Simulator::new(&trace, settings).expect("it can be simulated");
     for way in ["alone", "time-slicing", "mps", "slo-aware", "exclusive", "fair"] {
-        let way = detshare_sim::Way::named(way).expect("there is one of that name");
+        let way = Way::named(way).expect("there is one of that name");
         assert!(simulator.run(way).ended > 0, "{}", way.name());
     }
 }
@@ -207,7 +265,7 @@ proptest! {
             match Simulator::new(&trace, settings) {
                 Ok(simulator) => {
                     for way in ["time-slicing", "mps", "slo-aware"] {
-                        let _ = simulator.run(detshare_sim::Way::named(way).expect("there is one of that name"));
+                        let _ = simulator.run(Way::named(way).expect("there is one of that name"));
                     }
                 }
                 Err(error) => prop_assert!(matches!(error, Error::Settings(_)), "{}", error),

@@ -1,0 +1,196 @@
+//! What `tpot-first` decides about tokens, prompts and what runs beside them.
+
+use crate::agree::{Moment, duration, launch, moment, sms};
+use crate::{MS, SERVER, TRAINING, numbered, seen};
+use detshare_policy::phase::Phase;
+use detshare_policy::{Bound, Class, Decision, Dial, Lane, Launch, Member, Reason, Rhythm, Verdict, View, decide};
+use proptest::prelude::*;
+
+const COMPUTE: Launch = Launch { lasts_ns: Some(300_000), bound: Some(Bound::Compute), ..Launch::UNKNOWN };
+
+fn said(launch: &Launch, view: &View<'_>) -> Verdict {
+    decide(numbered("tpot-first"), launch, view)
+}
+
+/// A server that decodes: a token takes 4 ms on all SMs.
+const DECODING: Member = Member {
+    rhythm: Rhythm { phase: Phase::Decode, pace_ns: 4 * MS, begun_ns: 98 * MS, ended_ns: 97 * MS, ..Rhythm::UNKNOWN },
+    tpot_ns: Some(20 * MS),
+    ..SERVER
+};
+/// When that is.
+const NOW: u64 = 100 * MS;
+
+/// Two LLM servers and a training, and what `tpot-first` says to each: the first decodes, the second is in that phase.
+fn beside_decoding(phase: Phase, tpot_ns: Option<u64>) -> [Verdict; 3] {
+    let rhythm = Rhythm { phase: Phase::Decode, pace_ns: 4 * MS, begun_ns: 90 * MS, ..Rhythm::UNKNOWN };
+    let decoding = Member { slot: 1, rhythm, tpot_ns, ..SERVER };
+    let second = Member { slot: 2, rhythm: Rhythm { phase, ..rhythm }, ttft_ns: Some(40 * MS), ..decoding };
+    let training = Member { busy: false, ..TRAINING };
+    let all = [decoding, second, training];
+    core::array::from_fn(|me| {
+        let others: Vec<Member> = (0..3).filter(|other| *other != me).map(|other| all[other]).collect();
+        decide(
+            numbered("tpot-first"),
+            &Launch { lasts_ns: Some(300_000), ..Launch::UNKNOWN },
+            &seen(100 * MS, all[me], &others),
+        )
+    })
+}
+
+#[test]
+fn tokens_and_others_prompts_have_half_of_the_sms_each() {
+    let [decoding, prefill, training] = beside_decoding(Phase::Prefill, None);
+    assert_eq!(decoding.decision, Decision::Run(Lane::Front { split: 3 }));
+    assert_eq!(prefill.decision, Decision::Run(Lane::Rest { split: 3 }));
+    assert_eq!(training.reason, Reason::Busy, "it waits for both");
+    // Two that decode take what they need of the bandwidth, each on all SMs.
+    let [one, other, _] = beside_decoding(Phase::Decode, None);
+    assert_eq!((one.decision, other.decision), (Decision::Run(Lane::Full), Decision::Run(Lane::Full)));
+    let [one, other, _] = beside_decoding(Phase::Unknown, None);
+    assert_eq!((one.decision, other.decision), (Decision::Run(Lane::Full), Decision::Run(Lane::Full)));
+}
+
+#[test]
+fn a_prompt_whose_first_token_is_late_has_all_sms() {
+    let rhythm = Rhythm { phase: Phase::Prefill, begun_ns: 100 * MS, ..Rhythm::UNKNOWN };
+    let prefill = Member { slot: 2, rhythm, ttft_ns: Some(40 * MS), ..SERVER };
+    let decoding = [Member { rhythm: Rhythm { phase: Phase::Decode, ..Rhythm::UNKNOWN }, ..SERVER }];
+    let at = |now_ns| decide(numbered("tpot-first"), &Launch::UNKNOWN, &seen(now_ns, prefill, &decoding)).decision;
+    assert_eq!(at(131 * MS), Decision::Run(Lane::Rest { split: 3 }));
+    assert_eq!(at(133 * MS), Decision::Run(Lane::Full));
+}
+
+/// A prompt comes in pieces, each of which is a step: what counts is when the first of them began.
+#[test]
+fn a_prompt_in_pieces_is_late_by_all_of_them() {
+    let rhythm = Rhythm { phase: Phase::Prefill, begun_ns: NOW - MS, ..Rhythm::UNKNOWN };
+    let at = |prompt_since_ns| {
+        let prefill =
+            Member { slot: 2, rhythm: Rhythm { prompt_since_ns, ..rhythm }, ttft_ns: Some(40 * MS), ..SERVER };
+        let verdict = said(&Launch::UNKNOWN, &seen(NOW, prefill, &[DECODING]));
+        (verdict.decision == Decision::Run(Lane::Full), verdict.reason)
+    };
+    assert_eq!([at(None), at(Some(NOW - 5 * MS))], [(false, Reason::Complement); 2]);
+    assert_eq!(at(Some(NOW - 39 * MS)), (true, Reason::Late));
+}
+
+#[test]
+fn tokens_have_as_few_sms_as_they_can_do_with_and_training_the_rest() {
+    let with = |tpot_ns| Member { tpot_ns, ..DECODING };
+    let beside = |server: Member| said(&COMPUTE, &seen(NOW, TRAINING, &[server]));
+    let decodes = |server: Member| said(&Launch::UNKNOWN, &seen(NOW, server, &[TRAINING])).decision;
+    for (tpot_ns, split) in [(20 * MS, 3), (4_800_000, 3), (4_500_000, 4)] {
+        assert_eq!(beside(with(Some(tpot_ns))).decision, Decision::Run(Lane::Rest { split }), "{tpot_ns}");
+        assert_eq!(decodes(with(Some(tpot_ns))), Decision::Run(Lane::Front { split }), "{tpot_ns}");
+    }
+    // They have no time to lose, nobody says how much they have, or they are late already.
+    for server in [with(Some(4_200_000)), with(None), Member { strained: true, ..DECODING }] {
+        assert_eq!((beside(server).reason, decodes(server)), (Reason::Busy, Decision::Run(Lane::Full)));
+    }
+    let idle = Member { busy: false, ..TRAINING };
+    assert_eq!(said(&Launch::UNKNOWN, &seen(NOW, DECODING, &[idle])).decision, Decision::Run(Lane::Full));
+}
+
+#[test]
+fn nothing_runs_beside_a_prompt_nor_before_it_is_known_that_none_is_left() {
+    let pending = Rhythm { prompt_since_ns: Some(NOW - 20 * MS), ..DECODING.rhythm };
+    for phase in [Phase::Prefill, Phase::Decode] {
+        let server = Member { rhythm: Rhythm { phase, ..pending }, ..DECODING };
+        assert_eq!(said(&COMPUTE, &seen(NOW, TRAINING, &[server])).reason, Reason::Prompt, "{phase:?}");
+    }
+    let two = [DECODING, Member { slot: 2, rhythm: Rhythm { phase: Phase::Prefill, ..pending }, ..SERVER }];
+    assert!(matches!(said(&COMPUTE, &seen(NOW, TRAINING, &two)).decision, Decision::Hold(_)));
+}
+
+/// Between two tokens it need not be over when the next begins: that has SMs of its own.
+#[test]
+fn between_two_tokens_training_goes_on() {
+    let rhythm = Rhythm { due_ns: Some(NOW + 100_000), ended_ns: NOW - 500_000, ..DECODING.rhythm };
+    let between = Member { busy: false, rhythm, ..DECODING };
+    let at = |now_ns| said(&COMPUTE, &seen(now_ns, TRAINING, &[between])).decision;
+    assert_eq!(at(NOW), Decision::Run(Lane::Rest { split: 3 }));
+    assert_eq!(at(NOW + 10 * MS), Decision::Run(Lane::Full), "it has nothing to do");
+    let short = Launch { lasts_ns: Some(5_000), ..COMPUTE };
+    let far = Member { rhythm: Rhythm { due_ns: Some(NOW + MS), ..rhythm }, ..between };
+    assert_eq!(said(&short, &seen(NOW, TRAINING, &[far])).decision, Decision::Run(Lane::Full), "it fits");
+}
+
+#[test]
+fn what_is_in_flight_beside_tokens_is_waited_for_and_not_their_end() {
+    let view = View { in_flight_ns: 500_000, ..seen(NOW, TRAINING, &[DECODING]) };
+    let verdict = said(&COMPUTE, &view);
+    let Decision::Hold(until) = verdict.decision else { panic!("{verdict:?}") };
+    assert!(verdict.reason == Reason::InFlight && until.at_ns < NOW + 500_000, "{verdict:?}");
+}
+
+/// A moment with servers that are told apart, more often than chance has them.
+fn with_servers() -> impl Strategy<Value = Moment> {
+    let server = (any::<bool>(), any::<bool>(), 1..8 * MS, duration());
+    (moment(), proptest::collection::vec(server, 3)).prop_map(|(mut moment, servers)| {
+        moment.lanes = true;
+        let all = core::iter::once(&mut moment.me).chain(&mut moment.others);
+        for (member, (decodes, has_prompt, pace_ns, since)) in all.skip(1).zip(servers) {
+            member.class = Class::Latency;
+            member.rhythm.phase = if decodes { Phase::Decode } else { Phase::Prefill };
+            member.rhythm.pace_ns = pace_ns;
+            member.rhythm.prompt_since_ns = has_prompt.then_some(moment.now_ns - since);
+        }
+        moment
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, max_shrink_iters: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn tokens_and_what_runs_beside_them_have_sms_of_their_own(moment in with_servers(), launch in launch()) {
+        let all: Vec<Member> = core::iter::once(moment.me).chain(moment.others.iter().copied()).collect();
+        let wanting = all.iter().filter(|member| member.busy || member.waiting);
+        let lanes: Vec<(Member, Verdict)> = wanting.map(|me| {
+            let others: Vec<Member> = all.iter().copied().filter(|other| other.slot != me.slot).collect();
+            (*me, said(&launch, &View { me: *me, others: &others, ..moment.view() }))
+        }).collect();
+        for (_, front) in &lanes {
+            let Decision::Run(front @ Lane::Front { .. }) = front.decision else { continue };
+            for (member, beside) in &lanes {
+                if let Decision::Run(lane @ Lane::Rest { .. }) = beside.decision
+                    && beside.reason != Reason::Yields
+                {
+                    prop_assert!(sms(front).end <= sms(lane).start, "{:?} beside {:?}: {:?}", front, member, beside);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_late_prompt_has_all_sms(mut moment in with_servers(), ttft_ns in 0..1_000 * MS, over in 0..1_000 * MS) {
+        moment.me.class = Class::Latency;
+        moment.me.ttft_ns = Some(ttft_ns);
+        moment.me.rhythm.phase = Phase::Prefill;
+        moment.me.rhythm.prompt_since_ns = Some(moment.now_ns.saturating_sub(ttft_ns + over + 1));
+        let verdict = said(&Launch::UNKNOWN, &moment.view());
+        prop_assert!(verdict.decision == Decision::Run(Lane::Full) || verdict.reason == Reason::Yields, "{:?}", verdict);
+    }
+
+    #[test]
+    fn fronts_are_for_tokens(mut moment in with_servers(), launch in launch(), dial in 0..=1_000_u16) {
+        (moment.me.class, moment.dial) = (Class::BestEffort, Dial::new(dial));
+        let verdict = said(&launch, &moment.view());
+        prop_assert!(!matches!(verdict.decision, Decision::Run(Lane::Front { .. })), "{:?}", verdict);
+    }
+
+    #[test]
+    fn nothing_is_launched_beside_a_prompt_unless_the_dial_or_the_least_share_says_so(
+        mut moment in with_servers(), launch in launch(),
+    ) {
+        (moment.me.class, moment.dial) = (Class::BestEffort, Dial::USUAL);
+        moment.others.iter_mut().for_each(|other| other.rhythm.needs = Rhythm::ALL);
+        let reads = |other: &Member| other.class == Class::Latency && other.busy && other.rhythm.phase == Phase::Prefill;
+        if moment.others.iter().any(reads) {
+            let verdict = said(&launch, &moment.view());
+            let is_held = matches!(verdict.decision, Decision::Hold(_));
+            prop_assert!(is_held || verdict.reason == Reason::LeastShare, "{:?}", verdict);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! LLM servers: alone, times are what the schedule says; in company, ways come in the order that they should.
+
+use detshare_sim::record::together;
+use detshare_sim::report::{Report, Service};
+use detshare_sim::synthetic::{Llm, Served, Traffic, requests, served};
+use detshare_sim::trace::{Request, Trace};
+use detshare_sim::{Settings, Simulator, Way};
+
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MS;
+
+fn simulated<const N: usize>(trace: &Trace, run_ns: u64, ways: [&str; N]) -> [Report; N] {
+    let simulator = Simulator::new(trace, Settings { run_ns, ..Settings::default() }).expect("it can be simulated");
+    ways.map(|way| simulator.run(Way::named(way).expect("there is one of that name")))
+}
+
+fn service(report: &Report, server: usize) -> &Service {
+    report.latency[server].service.as_ref().expect("it is a server")
+}
+
+fn server(name: &'static str, model: Llm, requests: Vec<Request>) -> Served {
+    Served { name, model, requests, objectives: [None; 2] }
+}
+
+#[test]
+fn alone_times_are_what_the_schedule_says() {
+    let request = |at_ns, prompt, output| Request { at_ns, prompt, output };
+    // Two chunks and ten tokens, of which the first comes with the prompt; long after that, one of a token, and one too long.
+    let sent = vec![request(MS, 1_000, 10), request(SECOND, 512, 1), request(SECOND, 65_000, 1_000)];
+    let trace = served(&[server("chat", Llm::EightB, sent)], false);
+    let [alone] = simulated(&trace, 2 * SECOND, ["alone"]);
+    // The host, a launch and seeing that it is over; the rows that nobody has count as a span each.
+    let step = 600_000 + 3_000 + 1_500;
+    let decode = step + 5_500_000 + 48 * 25_000;
+    // A host that launches 128 kernels is faster than the GPU, but for the first.
+    let chunk = step + 128 * 140_625 + 4_000;
+    let found = service(&alone, 0);
+    assert_eq!((found.requests, found.refused, found.tokens), (2, 1, 11));
+    assert_eq!((found.ttft.p50_ns, found.ttft.max_ns), (2 * chunk, 2 * chunk));
+    assert_eq!((found.tpot.p50_ns, found.tpot.max_ns), (decode, decode));
+    assert_eq!(found.mean_latency_ns, (2 * chunk + 9 * decode + chunk) / 2);
+    assert_eq!((alone.latency[0].requests, alone.latency[0].unanswered), (2, 0));
+    assert_eq!((found.ttft_violations, found.tpot_violations, found.goodput_per_1000_s), (0, 0, 1_000));
+}
+
+#[test]
+fn who_waits_and_who_is_late_is_counted() {
+    let sent: Vec<Request> = (0..40).map(|n| Request { at_ns: n * MS, prompt: 512, output: 5 }).collect();
+    let mut chat = server("chat", Llm::EightB, sent);
+    chat.objectives = [Some(100 * MS), Some(10 * MS)];
+    let [alone] = simulated(&served(&[chat], false), 200 * MS, ["alone"]);
+    let found = service(&alone, 0);
+    // A chunk and a token for the others take 26 ms: the first few are in time, and who is in their way makes tokens late.
+    assert_eq!(found.requests, 40);
+    assert!((33..40).contains(&found.ttft_violations), "{found:?}");
+    assert!(found.tpot_violations > 0 && found.tpot.p50_ns > 20 * MS, "{found:?}");
+    assert!(alone.latency[0].unanswered > 30 && found.goodput_per_1000_s == 0, "{alone:?}");
+}
+
+/// With what a server wants: one and a half times p99 alone until the first token, one and a quarter between tokens.
+fn with_objectives(servers: Vec<Served>, with_training: bool, run_ns: u64) -> Trace {
+    let [alone] = simulated(&served(&servers, false), run_ns, ["alone"]);
+    let wanting = servers.into_iter().enumerate().map(|(number, server)| {
+        let found = service(&alone, number);
+        Served { objectives: [Some(found.ttft.p99_ns * 3 / 2), Some(found.tpot.p99_ns * 5 / 4)], ..server }
+    });
+    served(&wanting.collect::<Vec<_>>(), with_training)
+}
+
+/// Of all servers, late first tokens and late tokens.
+fn violations(report: &Report) -> (u64, u64) {
+    let of = |count: fn(&Service) -> u64| (0..report.latency.len()).map(|number| count(service(report, number))).sum();
+    (of(|service| service.ttft_violations), of(|service| service.tpot_violations))
+}
+
+fn chat(model: Llm, mean_ns: u64) -> Served {
+    server("chat", model, requests(Traffic::Conversation, mean_ns, 1_000, 1))
+}
+
+fn code(mean_ns: u64) -> Served {
+    server("code", Llm::OneB, requests(Traffic::Code, mean_ns, 1_000, 2))
+}
+
+/// Beside a training that fills the GPU: who is protected by whom.
+#[test]
+fn beside_a_training_fewest_are_late_under_tpot_first() {
+    let run_ns = 60 * SECOND;
+    let trace = with_objectives(vec![chat(Llm::EightB, 350 * MS)], true, run_ns);
+    let ways = ["alone", "tpot-first", "throughput", "time-slicing"];
+    let reports = simulated(&trace, run_ns, ways);
+    let late = reports.each_ref().map(|report| violations(report).1);
+    // Alone p99 is four fifths of the objective; a server that shares all SMs cannot keep up either way.
+    assert!(late[0] <= late[1] && late[1] < late[2] / 10 && late[1] < late[3] / 10, "{ways:?}: {late:?}");
+    let (ours, alone) = (service(&reports[1], 0), service(&reports[0], 0));
+    for (ours, alone) in [(&ours.ttft, &alone.ttft), (&ours.tpot, &alone.tpot)] {
+        assert!(ours.p99_ns * 100 <= alone.p99_ns * 107, "{ours:?} {alone:?}");
+    }
+    assert!(reports[1].best_effort[0].share > 200, "{:?}", reports[1].best_effort[0]);
+}
+
+/// Two servers: tokens keep their pace, and prompts are no later for it.
+#[test]
+fn of_two_servers_fewer_are_late_under_tpot_first_than_all_at_once() {
+    let run_ns = 60 * SECOND;
+    let trace = with_objectives(vec![chat(Llm::OneB, 120 * MS), code(120 * MS)], false, run_ns);
+    let ways = ["alone", "tpot-first", "throughput", "time-slicing"];
+    let reports = simulated(&trace, run_ns, ways);
+    let late = reports.each_ref().map(|report| violations(report).1);
+    assert!(late[0] < late[1] && late[1] <= late[2] && late[2] < late[3], "{ways:?}: {late:?}");
+    let first = reports.each_ref().map(|report| violations(report).0);
+    assert!(first[1] <= first[2], "{ways:?}: {first:?}");
+}
+
+/// A decode step by graph is one launch: it has to be decided as what it is, not as the chunk before it.
+#[test]
+fn tokens_between_chunks_of_a_prompt_are_decided_as_tokens() {
+    let sent =
+        |count: u64, every_ns| (0..count).map(move |n| Request { at_ns: n * every_ns, prompt: 2_000, output: 60 });
+    let trace = served(
+        &[
+            server("one", Llm::OneB, sent(200, 100 * MS).collect()),
+            server("other", Llm::OneB, sent(200, 97 * MS).collect()),
+        ],
+        false,
+    );
+    let [report] = simulated(&trace, 20 * SECOND, ["tpot-first"]);
+    for latency in &report.latency {
+        let ran = &latency.decided.ran;
+        // Chunks have 64 launches and tokens one: were tokens decided as the chunk before, none would have SMs of its own
+        // beside the other's chunks.
+        assert!(ran.get("complement").is_some_and(|count| *count > 0), "{ran:?}");
+    }
+}
+
+/// Traces of servers and others are put on one GPU as any are.
+#[test]
+fn servers_of_two_traces_share_kernels() {
+    let one = served(&[chat(Llm::EightB, 400 * MS)], false);
+    let both = together(vec![served(&[code(100 * MS)], true), one]).expect("traces of one GPU");
+    both.check().expect("it can be");
+    let chat = both.tenants[2].server.as_ref().expect("it is a server");
+    let name = |kernel: u32| both.kernels[usize::try_from(kernel).expect("it is small")].name.as_str();
+    assert_eq!((name(chat.prefill[0].kernel), name(chat.decode[0].kernel)), ("chat-prefill", "chat-decode-32"));
+    assert_eq!(Trace::from_json(&both.to_json()), Ok(both.clone()));
+}
+
+#[test]
+fn the_same_requests_give_the_same_bytes() {
+    let trace = with_objectives(vec![chat(Llm::EightB, 350 * MS)], true, 5 * SECOND);
+    let of = || simulated(&trace, 5 * SECOND, ["tpot-first"])[0].to_json();
+    assert_eq!(of(), of());
+}
