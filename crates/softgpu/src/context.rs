@@ -215,9 +215,15 @@ thread_local! {
     static CURRENT: RefCell<Vec<Arc<Context>>> = const { RefCell::new(Vec::new()) };
 }
 
+/// What the calling thread has. A thread that has ended its variables already has nothing any more: programs call from exit handlers
+/// and destructors too.
+fn with_current<R: Default>(body: impl FnOnce(&mut Vec<Arc<Context>>) -> R) -> R {
+    CURRENT.try_with(|stack| body(&mut stack.borrow_mut())).unwrap_or_default()
+}
+
 /// The calling thread's context, dead or alive.
 pub(crate) fn top() -> Option<Arc<Context>> {
-    CURRENT.with_borrow(|stack| stack.last().cloned())
+    with_current(|stack| stack.last().cloned())
 }
 
 /// The calling thread's context, as work needs it.
@@ -237,16 +243,16 @@ pub(crate) fn healthy() -> Outcome<Arc<Context>> {
 }
 
 pub(crate) fn push(context: Arc<Context>) {
-    CURRENT.with_borrow_mut(|stack| stack.push(context));
+    with_current(|stack| stack.push(context));
 }
 
 pub(crate) fn pop() -> Option<Arc<Context>> {
-    CURRENT.with_borrow_mut(Vec::pop)
+    with_current(Vec::pop)
 }
 
 /// Replaces the top of the stack; None takes it away.
 pub(crate) fn set(context: Option<Arc<Context>>) {
-    CURRENT.with_borrow_mut(|stack| {
+    with_current(|stack| {
         stack.pop();
         stack.extend(context);
     });
