@@ -111,27 +111,6 @@ fn of_two_servers_fewer_are_late_under_tpot_first_than_all_at_once() {
     assert!(first[1] <= first[2], "{ways:?}: {first:?}");
 }
 
-/// A decode step by graph is one launch: it has to be decided as what it is, not as the chunk before it.
-#[test]
-fn tokens_between_chunks_of_a_prompt_are_decided_as_tokens() {
-    let sent =
-        |count: u64, every_ns| (0..count).map(move |n| Request { at_ns: n * every_ns, prompt: 2_000, output: 60 });
-    let trace = served(
-        &[
-            server("one", Llm::OneB, sent(200, 100 * MS).collect()),
-            server("other", Llm::OneB, sent(200, 97 * MS).collect()),
-        ],
-        false,
-    );
-    let [report] = simulated(&trace, 20 * SECOND, ["tpot-first"]);
-    for latency in &report.latency {
-        let ran = &latency.decided.ran;
-        // Chunks have 64 launches and tokens one: were tokens decided as the chunk before, none would have SMs of its own
-        // beside the other's chunks.
-        assert!(ran.get("complement").is_some_and(|count| *count > 0), "{ran:?}");
-    }
-}
-
 /// Traces of servers and others are put on one GPU as any are.
 #[test]
 fn servers_of_two_traces_share_kernels() {
