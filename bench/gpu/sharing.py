@@ -111,6 +111,9 @@ RUNS = [
         asked={POLICY: {"p99": 0.10, "share": 0.65}, **ALONE}),
     Run("7b-process", "7b", ["alone", "detshare-alone", POLICY], isolation="process",
         asked={POLICY: {"p99": 0.10, "share": 0.40}, **ALONE}),
+    # Whether random steps fare better where the GPU's caches are not shared.
+    Run("small-poisson-process", "small-poisson", ["alone", POLICY], isolation="process",
+        asked={POLICY: {"p99": 0.20, "share": 0.70}}),
     Run("two-half", "two-half", ["alone", "time-slicing", POLICY], together={POLICY: ("time-slicing", 1.8)}),
     Run("two-full", "two-full", ["alone", "time-slicing", POLICY], together={POLICY: ("time-slicing", 0.97)}),
     # What matters most comes first: the last arms are what --limit leaves out.
