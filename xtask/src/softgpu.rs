@@ -73,7 +73,7 @@ fn stats_folder() -> PathBuf {
 }
 
 /// Runs programs in that way; where kernels are to be launched in parts, some must have been. Not for suites whose processes end without
-/// running anything at exit, which count for nobody, nor for what comes through the linker or is compiled while it runs.
+/// running anything at exit, which count for nobody, nor for what comes through the linker.
 pub(crate) fn in_that_way(way: Way, programs: impl FnOnce() -> Result<()>) -> Result<()> {
     if !matches!(way, Way::InParts) {
         return programs();
@@ -342,7 +342,7 @@ pub(crate) fn cudarc_programs(nvrtc: &Path, built: &Path, way: Way) -> Result<()
     let path = cudarc_libraries(nvrtc, built, way)?;
     let mut programs = command(built.join("cudarc_programs"), built, way);
     programs.env("LD_LIBRARY_PATH", path);
-    summarised(&mut programs, "cudarc")
+    in_that_way(way, || summarised(&mut programs, "cudarc"))
 }
 
 /// Where cudarc finds the driver and NVRTC.
