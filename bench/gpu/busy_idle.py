@@ -21,8 +21,8 @@ LIMIT = 60  # seconds, for all of it
 # The same as in crates/shim/tests/shim/tenants.rs.
 WAYS = {
     "begin": ("stream", "event", "context", "query", "event-query"),
-    "begin-null": ("stream", "event", "context", "query", "copy"),
-    "begin-thread": ("stream", "event", "context", "query"),
+    "begin-null": ("stream", "event", "context", "query", "event-query", "copy"),
+    "begin-thread": ("stream", "event", "context", "query", "event-query"),
     "begin-graph": ("stream", "event", "context", "query", "event-query"),
 }
 UNNOTICED = "nobody asks"

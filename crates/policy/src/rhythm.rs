@@ -2,13 +2,16 @@
 //!
 //! Programs are regular in two ways: they begin at even distances (a loop with a clock), or they pause evenly after each
 //! step (a loop with a sleep). Both are followed, and the steadier one predicts. What is neither comes at random, and of
-//! that is known how long pauses are on average, and how short and how long mostly. A few of the last steps count, so a program that changes its habits is forgotten
-//! soon; at once, if its steps keep coming at other times than predicted.
+//! that is known how long pauses are on average, and how short and how long mostly. A few of the last steps count, and some more of
+//! the last pauses where they are random, so a program that changes its habits is forgotten soon; at once, if its steps keep coming
+//! at other times than predicted.
 
 use crate::Rhythm;
 
 /// Steps that count.
 const LAST: usize = 16;
+/// Pauses that count where steps come at random: of fewer one in ten would be one or two, whatever they are.
+const MANY: usize = 64;
 /// Fewer tell nothing.
 const FEWEST: usize = 4;
 /// Predictions that were wrong in a row, until everything before is forgotten.
@@ -26,8 +29,8 @@ const STEADY_PART: u64 = 8;
 
 /// The last few of a kind of distance.
 #[derive(Debug, Clone, Copy)]
-struct Distances {
-    last: [u64; LAST],
+struct Distances<const KEPT: usize = LAST> {
+    last: [u64; KEPT],
     count: usize,
 }
 
@@ -39,21 +42,21 @@ struct Habit {
     spread_ns: u64,
 }
 
-impl Distances {
-    const NONE: Self = Self { last: [0; LAST], count: 0 };
+impl<const KEPT: usize> Distances<KEPT> {
+    const NONE: Self = Self { last: [0; KEPT], count: 0 };
 
     fn add(&mut self, ns: u64) {
-        self.last[self.count % LAST] = ns;
+        self.last[self.count % KEPT] = ns;
         self.count += 1;
     }
 
     fn known(&self) -> usize {
-        self.count.min(LAST)
+        self.count.min(KEPT)
     }
 
     /// Keeps the newest alone.
     fn forget(&mut self, keep: usize) {
-        let kept: [u64; LAST] = core::array::from_fn(|back| self.last[(self.count + LAST - 1 - back) % LAST]);
+        let kept: [u64; KEPT] = core::array::from_fn(|back| self.last[(self.count + KEPT - 1 - back) % KEPT]);
         let keep = keep.min(self.known());
         *self = Self::NONE;
         kept[..keep].iter().rev().for_each(|ns| self.add(*ns));
@@ -102,6 +105,7 @@ pub struct Learner {
     ended_ns: Option<u64>,
     periods: Distances,
     pauses: Distances,
+    many_pauses: Distances<MANY>,
     lengths: Distances,
     due_ns: Option<u64>,
     spread_ns: u64,
@@ -167,6 +171,7 @@ impl Learner {
             ended_ns: None,
             periods: Distances::NONE,
             pauses: Distances::NONE,
+            many_pauses: Distances::NONE,
             lengths: Distances::NONE,
             due_ns: None,
             spread_ns: 0,
@@ -193,7 +198,9 @@ impl Learner {
             self.periods.add(now_ns.saturating_sub(before));
         }
         if let Some(before) = self.ended_ns {
-            self.pauses.add(now_ns.saturating_sub(before));
+            let pause_ns = now_ns.saturating_sub(before);
+            self.pauses.add(pause_ns);
+            self.many_pauses.add(pause_ns);
         }
         let is_wrong = |due: u64| now_ns.abs_diff(due) > self.spread_ns.saturating_mul(4).max(JITTER_NS * 2);
         self.wrong = if self.due_ns.is_some_and(is_wrong) { self.wrong + 1 } else { 0 };
@@ -202,6 +209,7 @@ impl Learner {
             for distances in [&mut self.periods, &mut self.pauses] {
                 distances.forget(WRONG as usize);
             }
+            self.many_pauses.forget(WRONG as usize);
             self.cramped = 0;
             self.too_narrow = None;
         }
@@ -248,7 +256,7 @@ impl Learner {
         Rhythm {
             due_ns: best.map(|(_, due)| due),
             spread_ns: best.map_or(0, |(spread, _)| spread),
-            gap_ns: self.pauses.mean(),
+            gap_ns: self.many_pauses.mean(),
             lasts_ns: habits.lasts_ns,
             needs: habits.needs,
             ended_ns: now_ns,
@@ -263,7 +271,7 @@ impl Learner {
     pub fn rhythm(&self) -> Rhythm {
         let (due_ns, spread_ns) = (self.due_ns, self.spread_ns);
         let Habits { lasts_ns, needs, within: [soon_ns, long_ns], .. } = self.habits();
-        let (gap_ns, ended_ns) = (self.pauses.mean(), self.ended_ns.unwrap_or(0));
+        let (gap_ns, ended_ns) = (self.many_pauses.mean(), self.ended_ns.unwrap_or(0));
         Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, needs, ended_ns, soon_ns, long_ns, ..Rhythm::UNKNOWN }
     }
 
@@ -274,7 +282,7 @@ impl Learner {
         Habits {
             period: self.periods.habit(),
             pause: self.pauses.habit(),
-            within: self.pauses.mostly_within().unwrap_or_default(),
+            within: self.many_pauses.mostly_within().unwrap_or_default(),
             lasts_ns,
             needs: self.needs(lasts_ns),
         }

@@ -77,6 +77,35 @@ fn how_short_and_how_long_random_pauses_are_is_known() {
     assert!((10..80).contains(&shorter) && (10..80).contains(&longer), "{shorter} and {longer} of 400");
 }
 
+/// Arrivals of a Poisson process: what is said of pauses is what they are like, whatever the seed, to a fifth in the middle.
+#[test]
+fn the_distribution_of_exponential_pauses_is_known() {
+    const MEAN: f64 = 5e6;
+    let of_seed = |seed: u64| {
+        let (mut learner, mut at) = (Learner::new(), MS);
+        for i in 0..200 {
+            let unit = (noise(seed * 1_000 + i, 1_000_000) as f64 + 0.5) / 1e6;
+            at += (-MEAN * unit.ln()) as u64;
+            learner.began(at);
+            at += MS;
+            learner.ended(at, None);
+        }
+        let rhythm = learner.rhythm();
+        [rhythm.soon_ns, rhythm.gap_ns, rhythm.long_ns]
+    };
+    let mut said: [Vec<u64>; 3] = Default::default();
+    for seed in 0..99 {
+        of_seed(seed).into_iter().zip(&mut said).for_each(|(ns, all)| all.push(ns));
+    }
+    // One in ten is shorter, their mean, one in ten is longer.
+    let are = [-MEAN * 0.9_f64.ln(), MEAN, -MEAN * 0.1_f64.ln()];
+    for (all, is) in said.iter_mut().zip(are) {
+        all.sort_unstable();
+        let [few, middle, many] = [9, 49, 89].map(|place| all[place] as f64 / is);
+        assert!((0.8..1.2).contains(&middle) && few > 0.5 && many < 2.0, "{few} {middle} {many} of {is}");
+    }
+}
+
 #[test]
 fn new_habits_replace_old_ones() {
     let mut learner = Learner::new();

@@ -347,7 +347,10 @@ impl Shape {
 
     /// Tells shapes apart.
     fn number(&self) -> u64 {
-        mixed(self.blocks, u64::from(self.threads) << 32 | u64::from(self.shared))
+        let pair = |low: c_uint, high: c_uint| u64::from(low) | u64::from(high) << 32;
+        let [grid, block] = [self.grid, self.block];
+        let sizes = [pair(grid[0], grid[1]), pair(grid[2], block[2]), pair(block[0], block[1])];
+        sizes.into_iter().fold(u64::from(self.shared), mixed)
     }
 
     /// As a launch configuration has it.

@@ -11,6 +11,7 @@
 //!   `release` has been said;
 //! * `release`: let that come to its end; `other`: wait for the stream that it is in;
 //! * `shapes:N`: launch so many that come to their end at once, each with another size of shared memory;
+//! * `turned`: launch as many blocks in each of three directions, which come to their end at once;
 //! * `many:N`: launch so many that come to their end at once;
 //! * `slowly:N`: launch so many that come to their end at once, with two milliseconds of the host asleep before each;
 //! * `fork`: have a child that does nothing until standard input ends; `fork-exit`: one that ends at once, as programs do.
@@ -154,6 +155,9 @@ impl Probe {
                 cu!(library, cuMemcpyDtoH_v2((&raw mut word).cast(), self.device_gate, size_of::<u32>()))
             }
             "host" => self.wait_for_host_function(),
+            "turned" => [[6, 1, 1], [1, 6, 1], [1, 1, 6]]
+                .into_iter()
+                .try_for_each(|grid| self.launch_grid(self.stream, grid, 0)),
             "fork" => fork(false),
             "fork-exit" => fork(true),
             _ => match what.split_once(':').map(|(word, count)| (word, count.parse())) {
@@ -188,10 +192,14 @@ impl Probe {
     }
 
     fn launch(&self, stream: CUstream, shared: c_uint) -> Result<()> {
+        self.launch_grid(stream, [1; 3], shared)
+    }
+
+    fn launch_grid(&self, stream: CUstream, [x, y, z]: [c_uint; 3], shared: c_uint) -> Result<()> {
         let (mut gate, mut ticket) = (self.device_gate, self.ticket);
         let mut parameters: [*mut c_void; 2] = [(&raw mut gate).cast(), (&raw mut ticket).cast()];
         let (arguments, no_extra) = (parameters.as_mut_ptr(), core::ptr::null_mut());
-        cu!(self.library, cuLaunchKernel(self.kernel, 1, 1, 1, 1, 1, 1, shared, stream, arguments, no_extra))
+        cu!(self.library, cuLaunchKernel(self.kernel, x, y, z, 1, 1, 1, shared, stream, arguments, no_extra))
     }
 
     fn begin_graph(&mut self) -> Result<()> {

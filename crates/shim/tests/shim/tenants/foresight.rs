@@ -235,6 +235,17 @@ fn kernels_that_were_never_seen_are_taken_for_usual_ones() {
     program.ends();
 }
 
+/// As many blocks in another direction are another shape, which may take another time.
+#[test]
+fn a_grid_that_is_turned_has_a_profile_of_its_own() {
+    let (_office, mut program, admitted) = joined(&[], |_| ());
+    until("all three are measured", || {
+        program.does(&["turned", "stream"]);
+        admitted.view.kernels().iter().filter(|kernel| !kernel.widths.is_empty()).count() == 3
+    });
+    program.ends();
+}
+
 /// A program whose shapes never come again does not fill the memory with what is known of them.
 #[test]
 fn there_is_an_end_to_shapes() {
