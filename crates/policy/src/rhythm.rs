@@ -42,6 +42,19 @@ struct Habit {
     spread_ns: u64,
 }
 
+/// By insertion: a few dozen take less than a microsecond, and the library's own way for any number would be some of what is loaded
+/// into every process.
+#[inline(never)]
+fn sort(distances: &mut [u64]) {
+    for sorted in 1..distances.len() {
+        let mut place = sorted;
+        while place > 0 && distances[place - 1] > distances[place] {
+            distances.swap(place - 1, place);
+            place -= 1;
+        }
+    }
+}
+
 impl<const KEPT: usize> Distances<KEPT> {
     const NONE: Self = Self { last: [0; KEPT], count: 0 };
 
@@ -69,10 +82,10 @@ impl<const KEPT: usize> Distances<KEPT> {
         }
         let mut sorted = self.last;
         let sorted = &mut sorted[..known];
-        sorted.sort_unstable();
+        sort(sorted);
         let middle_ns = sorted[known / 2];
         sorted.iter_mut().for_each(|ns| *ns = ns.abs_diff(middle_ns));
-        sorted.sort_unstable();
+        sort(sorted);
         Some(Habit { middle_ns, spread_ns: sorted[(known - 1) * 9 / 10] })
     }
 
@@ -81,7 +94,7 @@ impl<const KEPT: usize> Distances<KEPT> {
         let known = self.known();
         let mut sorted = self.last;
         let sorted = &mut sorted[..known];
-        sorted.sort_unstable();
+        sort(sorted);
         (known >= FEWEST).then(|| [sorted[known / 10], sorted[(known - 1) * 9 / 10]])
     }
 
