@@ -83,6 +83,7 @@ impl Finding {
 /// Looks at everything and prints it.
 pub(crate) fn run(arguments: Arguments) -> Result<u8, OutputError> {
     let status = daemon::client().and_then(|client| Ok(client.status()?));
+    let tenants = daemon::client().and_then(|client| Ok(client.tenants()?));
     let gpu = gpu::Gpu::look();
     let findings = [
         parts::shim(),
@@ -96,6 +97,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, OutputError> {
         gpu.partitions(),
         gpu.mps_control(),
         parts::isolation(&status),
+        parts::mps_clients(tenants.as_deref().unwrap_or_default()),
         gpu.other_mps(),
         host::kernel(),
         host::open_files(),
