@@ -88,11 +88,13 @@ impl Stage {
         };
         let expected = TENANTS.map(|(_, _, arguments)| alone(arguments));
         let daemon = Daemon::start(&self.built, "fair")?;
+        let counts = tempfile::tempdir()?;
         let start = |(name, class, arguments): (&str, &str, &[&str])| {
             let mut command = daemon.detshare(["run", "--name", name, "--class", class, "--"]);
             command.arg(self.built.join("steps")).args(arguments).env("DETSHARE_DRIVER", &self.driver);
-            spawn(&mut command)
+            spawn(command.env("DETSHARE_STATS", counts.path().join(name)))
         };
+        let status: serde_json::Value = serde_json::from_str(&daemon.answer(["status", "--format", "json"])?)?;
         let children = TENANTS.map(start);
         let both_work = || -> Result<bool> {
             let tenants: serde_json::Value = serde_json::from_str(&daemon.answer(["ps", "--format", "json"])?)?;
@@ -109,6 +111,13 @@ impl Stage {
             let (computed, expected) = (finish(child?)?, expected?);
             ensure!(computed == expected, "{name} computed {computed} and alone {expected}");
             println!("  {name:10} computed {computed}, as alone");
+        }
+        // Where SMs cannot be partitioned another policy stands in, which has no sides to give.
+        if status["policy"] == "fair" {
+            let beside = TENANTS.map(|(name, ..)| launches_beside(&counts.path().join(name)));
+            let beside = beside.into_iter().sum::<Result<u64>>()?;
+            ensure!(beside > 0, "under fair no launch of the tenants ran on a side of a split, all on full");
+            println!("  {beside} launches ran on a side of a split");
         }
         Ok(())
     }
@@ -153,6 +162,14 @@ fn figures(child: Child) -> Result<(String, String)> {
     let line = finish(child)?;
     let (checksum, time) = line.split_once(' ').with_context(|| format!("fma_loop printed {line:?}"))?;
     Ok((checksum.to_string(), time.to_string()))
+}
+
+/// How many launches ran on another lane than `full`.
+fn launches_beside(stats: &Path) -> Result<u64> {
+    let text = std::fs::read_to_string(stats).with_context(|| format!("the shim wrote no {}", stats.display()))?;
+    let stats: serde_json::Value = serde_json::from_str(&text)?;
+    let lanes = stats["lanes"]["each"].as_array().context("counts by lane")?;
+    Ok(lanes.iter().filter(|lane| lane["name"] != "full").filter_map(|lane| lane["launches"].as_u64()).sum())
 }
 
 /// What the shim saw, as a table.

@@ -33,17 +33,18 @@ pub(crate) fn lay_out(built: &Path, folder: &Path) -> Result<()> {
     let manual = folder.join("share/man/man1");
     create_dir_all(&manual)?;
     run(Command::new(&detshare).arg("man").arg(&manual))?;
-    let page = Command::new(programs.join("detshared")).arg("--manual").output()?;
-    ensure!(page.status.success(), "detshared has no manual: it ended with {}", page.status);
-    write(manual.join("detshared.1"), page.stdout)?;
-    for (shell, file) in [
-        ("bash", "share/bash-completion/completions/detshare"),
-        ("zsh", "share/zsh/site-functions/_detshare"),
-        ("fish", "share/fish/vendor_completions.d/detshare.fish"),
-    ] {
-        let file = folder.join(file);
-        create_dir_all(file.parent().context("it lies in a folder")?)?;
-        write(&file, Command::new(&detshare).args(["completions", shell]).output()?.stdout)?;
+    let detshared = programs.join("detshared");
+    write(manual.join("detshared.1"), printed(Command::new(&detshared).arg("--manual"))?)?;
+    for (program, name, flag) in [(&detshare, "detshare", "completions"), (&detshared, "detshared", "--completions")] {
+        for (shell, file) in [
+            ("bash", format!("share/bash-completion/completions/{name}")),
+            ("zsh", format!("share/zsh/site-functions/_{name}")),
+            ("fish", format!("share/fish/vendor_completions.d/{name}.fish")),
+        ] {
+            let file = folder.join(file);
+            create_dir_all(file.parent().context("it lies in a folder")?)?;
+            write(&file, printed(Command::new(program).args([flag, shell]))?)?;
+        }
     }
     let unit = folder.join("lib/systemd/user");
     create_dir_all(&unit)?;
@@ -57,4 +58,55 @@ pub(crate) fn lay_out(built: &Path, folder: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What a program prints; one that fails, or says nothing, has nothing to be packaged.
+fn printed(command: &mut Command) -> Result<Vec<u8>> {
+    let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
+    ensure!(output.status.success(), "{command:?} ended with {}", output.status);
+    ensure!(!output.stdout.is_empty(), "{command:?} printed nothing");
+    Ok(output.stdout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// Programs and libraries as they are built, played by scripts; `shell` has no completions of the daemon.
+    fn built(folder: &Path, shell: &str) {
+        let script = |name: &str, text: String| {
+            let path = folder.join(name);
+            write(&path, text).expect("written");
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("set");
+        };
+        script("detshare", "#!/bin/sh\necho $0 $*\n".to_string());
+        script("detshared", format!("#!/bin/sh\n[ \"$2\" != {shell} ] || exit 64\necho $0 $*\n"));
+        for name in [build::SHIM, build::SOFTGPU, build::CUDART_12, build::CUDART_13] {
+            write(folder.join(name), "").expect("written");
+        }
+    }
+
+    #[test]
+    fn both_programs_have_completions_or_there_is_no_package() {
+        let place = tempfile::tempdir().expect("a folder");
+        let (programs, folder) = (place.path().join("built"), place.path().join("package"));
+        create_dir_all(&programs).expect("made");
+        built(&programs, "none");
+        lay_out(&programs, &folder).expect("laid out");
+        for file in [
+            "share/bash-completion/completions/detshare",
+            "share/bash-completion/completions/detshared",
+            "share/zsh/site-functions/_detshare",
+            "share/zsh/site-functions/_detshared",
+            "share/fish/vendor_completions.d/detshare.fish",
+            "share/fish/vendor_completions.d/detshared.fish",
+        ] {
+            let text = std::fs::read_to_string(folder.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+            assert!(text.contains("completions"), "{file}: {text}");
+        }
+        built(&programs, "zsh");
+        let refused = lay_out(&programs, &folder).expect_err("one is missing").to_string();
+        assert!(refused.contains("zsh") && refused.contains("64"), "{refused}");
+    }
 }

@@ -252,6 +252,46 @@ mod tests {
         assert!(matches!(client.status(), Err(ClientError::TimedOut(_))));
     }
 
+    /// A socket in our own folder, at which another user listens: only root can become somebody else.
+    #[test]
+    fn one_that_another_user_runs_is_not_asked() {
+        use rustix::process::{Uid, geteuid};
+        use std::fs::{Permissions, create_dir, rename, set_permissions};
+        use std::io::Write;
+        use std::os::unix::fs::PermissionsExt;
+        use std::os::unix::net::UnixListener;
+        const NOBODY: u32 = 65_534;
+        if !geteuid().is_root() {
+            let test = "one_that_another_user_runs_is_not_asked";
+            // To where the harness does not keep it: who reads the output must not take it for passed.
+            _ = writeln!(std::io::stderr(), "{test}: SKIPPED, only root can become somebody else");
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let client = client(place.path());
+        let open_to_all = place.path().join("open");
+        create_dir(&open_to_all).unwrap();
+        for folder in [place.path(), &open_to_all] {
+            set_permissions(folder, Permissions::from_mode(0o777)).unwrap();
+        }
+        let theirs = open_to_all.join("daemon.sock");
+        // Of this thread alone, which ends then; who listens is who it was when it began to.
+        let listener = std::thread::scope(|scope| {
+            let listen = || {
+                let nobody = Uid::from_raw(NOBODY);
+                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+                UnixListener::bind(&theirs).unwrap()
+            };
+            scope.spawn(listen).join().unwrap()
+        });
+        rename(&theirs, &client.socket).unwrap();
+        assert!(matches!(client.status(), Err(ClientError::NotOurs(socket)) if socket == client.socket));
+        let (mut connection, _) = listener.accept().unwrap();
+        let mut asked = Vec::new();
+        std::io::Read::read_to_end(&mut connection, &mut asked).unwrap();
+        assert!(asked.is_empty(), "it was told nothing");
+    }
+
     #[test]
     fn refusals_carry_the_hint() {
         let refused = judge(StatusCode::NOT_FOUND, Bytes::from(r#"{"error": "no tenant x", "hint": "see `ps`"}"#));

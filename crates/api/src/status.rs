@@ -52,7 +52,7 @@ pub enum Isolation {
     None,
     /// All tenants are clients of one MPS server.
     Mps,
-    /// Each tenant has the GPU for itself while it runs.
+    /// The driver slices the GPU's time between them, without partitions.
     Process,
 }
 

@@ -78,7 +78,7 @@ pub enum IsolationSetting {
     Auto,
     /// MPS.
     Mps,
-    /// Nothing is shared: one at a time.
+    /// No MPS: the driver slices the GPU's time, there are no partitions, and best-effort tenants take turns.
     Process,
 }
 
@@ -333,6 +333,8 @@ mod tests {
             ("\n[tenants.\"a b\"]\nweight = 1", 2, "a b"),
             ("log = \"=,=\"", 1, "log filter"),
             ("isolation = \"none\"", 1, "auto"),
+            ("default_class = \"fast\"", 1, "`latency` or `best-effort`"),
+            ("[tenants.a]\nweight = 1\nclass = \"fast\"", 3, "`latency` or `best-effort`"),
             ("policy = ", 1, ""),
         ] {
             let (found, problem) = parse(text).unwrap_err();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// There whenever NVIDIA's kernel driver is.
 const DEVICE: &str = "/dev/nvidiactl";
-/// What is in force instead of a policy that shares, where nothing can be shared.
+/// What is in force instead of a policy that needs partitions, where there are none.
 const ONE_AT_A_TIME: &str = "exclusive";
 
 /// Whether a policy can be in force there.
@@ -53,7 +53,7 @@ fn decide(setting: IsolationSetting, has_device: bool, control: Option<PathBuf>)
 pub(crate) fn policy(configured: &str, by_hand: Option<&str>, isolation: Isolation) -> (String, Option<String>) {
     let wanted = by_hand.unwrap_or(configured);
     if !allows(isolation, wanted) {
-        let reason = format!("without MPS one tenant runs at a time, so {wanted} is not possible");
+        let reason = format!("without MPS there are no partitions, so {wanted} is not possible");
         return (ONE_AT_A_TIME.to_string(), Some(reason));
     }
     let reason = (wanted != configured).then(|| format!("set by hand; the configuration says {configured}"));

@@ -1,6 +1,8 @@
 //! `detshared`: the daemon's command line.
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+use clap_complete::Shell;
 use detshare_api::places;
 use detshare_daemon::log::{self, LogFormat};
 use detshare_daemon::ready::Waiting;
@@ -37,20 +39,25 @@ struct Arguments {
     /// Print the manual page and end
     #[arg(long, hide = true)]
     manual: bool,
+    /// Print the completions of a shell and end
+    #[arg(long, hide = true, value_name = "SHELL")]
+    completions: Option<Shell>,
 }
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => {
-            // Nobody is left to tell if this cannot be printed.
-            let _ = error.print();
-            return if error.use_stderr() { exit::USAGE.into() } else { ExitCode::SUCCESS };
-        }
+        Err(error) => return say(&error),
     };
     if arguments.manual {
         // As a command that is given: whoever closes the other end has read enough.
         let _ = clap_mangen::Man::new(Arguments::command()).render(&mut std::io::stdout());
+        return ExitCode::SUCCESS;
+    }
+    if let Some(shell) = arguments.completions {
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut Arguments::command(), "detshared", &mut script);
+        let _ = std::io::stdout().write_all(&script);
         return ExitCode::SUCCESS;
     }
     // SAFETY: nothing has opened a file yet, so the descriptor that is named is nobody's here.
@@ -70,6 +77,26 @@ fn main() -> ExitCode {
             error.exit_code().into()
         }
     }
+}
+
+/// Prints what was asked for in place of a daemon, or in one line what is wrong with the command line.
+fn say(error: &clap::Error) -> ExitCode {
+    // Nobody is left to tell if this cannot be printed.
+    let _ = match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.print(),
+        _ => writeln!(std::io::stderr(), "detshared: {}", in_one_line(error)),
+    };
+    if error.use_stderr() { exit::USAGE.into() } else { ExitCode::SUCCESS }
+}
+
+/// Without the usage, which is one `--help` away; as `detshare` does it.
+fn in_one_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let is_end = |line: &&str| line.starts_with("Usage:") || line.starts_with("For more information");
+    let lines: Vec<_> =
+        text.lines().take_while(|line| !is_end(line)).map(str::trim).filter(|line| !line.is_empty()).collect();
+    format!("{}; see `detshared --help`", lines.join(" "))
 }
 
 #[cfg(test)]

@@ -156,6 +156,7 @@ fn register_tenants(registry: &mut Registry, tenants: &[Tenant]) {
     }
     let held = Family::<Labels, FloatCounter>::default();
     let (memory, limit) = (Family::<Labels, FloatGauge>::default(), Family::<Labels, FloatGauge>::default());
+    let mps_client = Family::<Labels, FloatGauge>::default();
     let step_time = Family::<QuantileLabels, FloatGauge>::default();
     let info = Family::<InfoLabels, FloatGauge>::default();
     let missed = Family::<ObjectiveLabels, FloatGauge>::default();
@@ -165,6 +166,9 @@ fn register_tenants(registry: &mut Registry, tenants: &[Tenant]) {
         memory.get_or_create(&labels).set(nearly(tenant.memory));
         if let Some(bytes) = tenant.memory_limit {
             limit.get_or_create(&labels).set(nearly(bytes));
+        }
+        if let Some(is_client) = tenant.mps_client {
+            mps_client.get_or_create(&labels).set(flag(is_client));
         }
         for (quantile, ns) in [("0.5", tenant.step_p50_ns), ("0.99", tenant.step_p99_ns)] {
             if let Some(ns) = ns {
@@ -193,6 +197,7 @@ fn register_tenants(registry: &mut Registry, tenants: &[Tenant]) {
     registry.register_with_unit("tenant_memory_limit", "The most that it may have", Unit::Bytes, limit);
     registry.register_with_unit("tenant_step", "How long its steps take, lately", Unit::Seconds, step_time);
     registry.register("tenant_missed_ratio", "The part of its steps that missed an objective, lately", missed);
+    registry.register("tenant_mps_client", "Whether it is a client of the daemon's MPS", mps_client);
     registry.register("tenant_info", "Its class, lane and GPU", info);
 }
 

@@ -83,6 +83,8 @@ impl Finding {
 /// Looks at everything and prints it.
 pub(crate) fn run(arguments: Arguments) -> Result<u8, OutputError> {
     let status = daemon::client().and_then(|client| Ok(client.status()?));
+    // One that did not answer is not waited for again.
+    let tenants = status.as_ref().ok().and_then(|_| daemon::client().ok()?.tenants().ok()).unwrap_or_default();
     let gpu = gpu::Gpu::look();
     let findings = [
         parts::shim(),
@@ -96,6 +98,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, OutputError> {
         gpu.partitions(),
         gpu.mps_control(),
         parts::isolation(&status),
+        parts::mps_clients(&tenants),
         gpu.other_mps(),
         host::kernel(),
         host::open_files(),

@@ -66,9 +66,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, ExplainError> {
     table::print(&match arguments.format {
         Format::Table => for_people(&explanation),
         Format::Json => table::json(&explanation),
-        Format::Csv => {
-            table::csv(HEADINGS.map(|(heading, _)| heading), &explanation.decisions.iter().map(row).collect::<Vec<_>>())
-        }
+        Format::Csv => for_programs(&explanation.decisions),
     })?;
     Ok(0)
 }
@@ -105,6 +103,43 @@ fn for_people(explanation: &Explanation) -> String {
         text.push_str(&versions::for_people(block_level));
     }
     text
+}
+
+/// The decisions, under the names of the API's fields.
+fn for_programs(decisions: &[DecisionMade]) -> String {
+    let number = |number: Option<u64>| number.map_or(String::new(), |number| number.to_string());
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let row = |decision: &DecisionMade| {
+        [
+            decision.ago_ns.to_string(),
+            text(&decision.kernel),
+            decision.lane_width.to_string(),
+            decision.reason.clone(),
+            decision.held_ns.to_string(),
+            text(&decision.held_for),
+            text(&decision.because_of),
+            number(decision.predicted_ns),
+            number(decision.assumed_ns),
+            text(&decision.assumed_because),
+            decision.due_not_believed.to_string(),
+            number(decision.measured_ns),
+        ]
+    };
+    let headings = [
+        "ago_ns",
+        "kernel",
+        "lane_width",
+        "reason",
+        "held_ns",
+        "held_for",
+        "because_of",
+        "predicted_ns",
+        "assumed_ns",
+        "assumed_because",
+        "due_not_believed",
+        "measured_ns",
+    ];
+    table::csv(headings, &decisions.iter().map(row).collect::<Vec<_>>())
 }
 
 fn row(decision: &DecisionMade) -> [String; HEADINGS.len()] {

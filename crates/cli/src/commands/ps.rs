@@ -9,7 +9,8 @@ use detshare_api::{Missed, Objective, Tenant};
 /// List the tenants and how they do
 ///
 /// Rates and step times are those of the last 10 seconds. A tenant whose kernels keep running over three times as long as predicted
-/// is quarantined: it is kept on few SMs until they do not.
+/// is quarantined: it is kept on few SMs until they do not. One that is no MPS client has another pipe directory than the daemon's
+/// MPS: the GPU's time is sliced between it and all others; start it with `detshare run`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// How to print them
@@ -108,11 +109,18 @@ pub(crate) fn objectives(tenant: &Tenant) -> String {
 /// The part of steps that a 99th percentile leaves out.
 const ALLOWED: f64 = 0.01;
 
-/// What a tenant is doing, in a word: where it is busy with a phase that is known, that. Behind it, whether it is quarantined.
+/// What a tenant is doing, in a word: where it is busy with a phase that is known, that. Behind it, what is wrong with it.
 fn doing(tenant: &Tenant) -> String {
     let phase = tenant.phase.as_deref().filter(|_| State::of(tenant) == State::Busy);
     let doing = table::harmless(phase.unwrap_or_else(|| State::of(tenant).name()));
-    if tenant.quarantined { format!("{doing}, quarantined") } else { doing }
+    let quarantined = tenant.quarantined.then(|| "quarantined".to_string());
+    let stray = is_stray(tenant).then(|| "no MPS client".to_string());
+    [Some(doing), quarantined, stray].into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// Whether it shares the GPU by slices of time with all others, although the daemon has an MPS for it.
+pub(crate) fn is_stray(tenant: &Tenant) -> bool {
+    tenant.mps_client == Some(false)
 }
 
 /// What a tenant is doing.
@@ -315,6 +323,14 @@ serve    7  latency  busy   front16     12.0  1.23 ms  2.00 ms       12.3k     0
     fn who_is_quarantined_is_marked() {
         let tenant = Tenant { quarantined: true, ..tenant("train", 7, Class::BestEffort) };
         assert!(for_people(std::slice::from_ref(&tenant)).contains(" busy, quarantined  front16 "));
+    }
+
+    #[test]
+    fn who_is_no_client_of_mps_is_marked() {
+        let stray = Tenant { mps_client: Some(false), ..tenant("train", 7, Class::BestEffort) };
+        assert!(for_people(std::slice::from_ref(&stray)).contains(" busy, no MPS client  front16 "));
+        let client = Tenant { mps_client: Some(true), ..stray };
+        assert!(for_people(std::slice::from_ref(&client)).contains(" busy   front16 "));
     }
 
     /// So a field that the API gets is not forgotten in the other form.

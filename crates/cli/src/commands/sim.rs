@@ -118,7 +118,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, SimError> {
         }
         (Format::Json, None) => table::json(&reports),
         (Format::Json, Some(compared)) => table::json(&serde_json::json!({ "reports": reports, "compared": compared })),
-        (Format::Csv, _) => table::csv(HEADINGS.map(|(heading, _)| heading), &rows),
+        (Format::Csv, _) => for_programs(&reports),
     })?;
     Ok(0)
 }
@@ -152,6 +152,26 @@ fn rows(report: &Report) -> Vec<[String; HEADINGS.len()]> {
         [report.way.to_string(), name, none(), none(), none(), tenant.steps.to_string(), share]
     });
     latency.chain(best_effort).collect()
+}
+
+/// A row for each tenant under each way, under the names of the fields in JSON.
+fn for_programs(reports: &[Report]) -> String {
+    let row = |report: &Report| {
+        let latency = report.latency.iter().map(|tenant| {
+            let (class, name, none) = ("latency".to_string(), tenant.name.clone(), String::new());
+            let [p50_ns, p99_ns] = [tenant.times.p50_ns, tenant.times.p99_ns].map(|ns| ns.to_string());
+            let [overhead, requests] = [tenant.p99_overhead.to_string(), tenant.requests.to_string()];
+            [report.way.to_string(), name, class, p50_ns, p99_ns, overhead, requests, none.clone(), none]
+        });
+        let best_effort = report.best_effort.iter().map(|tenant| {
+            let (class, name, none) = ("best-effort".to_string(), tenant.name.clone(), String::new);
+            let [steps, share] = [tenant.steps.to_string(), tenant.share.to_string()];
+            [report.way.to_string(), name, class, none(), none(), none(), none(), steps, share]
+        });
+        latency.chain(best_effort).collect::<Vec<_>>()
+    };
+    let headings = ["way", "name", "class", "p50_ns", "p99_ns", "p99_overhead", "requests", "steps", "share"];
+    table::csv(headings, &reports.iter().flat_map(row).collect::<Vec<_>>())
 }
 
 /// Of thousandths.

@@ -5,6 +5,7 @@ use crate::quantity;
 use crate::table::{self, Format, OutputError};
 use clap::Args;
 use detshare_api::Status;
+use std::path::PathBuf;
 
 /// Show how the daemon does: policy, isolation, tenants, configuration
 #[derive(Debug, Args)]
@@ -38,10 +39,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, StatusError> {
     table::print(&match arguments.format {
         Format::Table => table::facts(&facts(&status)),
         Format::Json => table::json(&status),
-        Format::Csv => {
-            let rows: Vec<_> = facts(&status).into_iter().map(|(name, value)| [name.to_string(), value]).collect();
-            table::csv(["name", "value"], &rows)
-        }
+        Format::Csv => for_programs(status),
     })?;
     Ok(0)
 }
@@ -72,6 +70,35 @@ fn facts(status: &Status) -> Vec<(&'static str, String)> {
     };
     facts.push(("profiles", format!("{} files in {profiles}{set_aside}", status.profiles.files)));
     facts
+}
+
+/// One row, under the names of the API's fields.
+fn for_programs(status: Status) -> String {
+    let path = |path: Option<PathBuf>| path.map_or(String::new(), |path| path.display().to_string());
+    let Status { config, mps, profiles, .. } = status;
+    let columns = [
+        ("version", status.version),
+        ("pid", status.pid.to_string()),
+        ("started", status.started),
+        ("uptime_s", status.uptime_s.to_string()),
+        ("policy", status.policy),
+        ("policy_reason", status.policy_reason.unwrap_or_default()),
+        ("aggressiveness", status.aggressiveness.to_string()),
+        ("isolation", status.isolation.to_string()),
+        ("folder", path(Some(status.folder))),
+        ("config_file", path(config.file)),
+        ("config_error", config.error.unwrap_or_default()),
+        ("tenants", status.tenants.to_string()),
+        ("slots", status.slots.to_string()),
+        ("mps_state", mps.as_ref().map_or(String::new(), |mps| mps.state.to_string())),
+        ("mps_pid", mps.as_ref().and_then(|mps| mps.pid).map_or(String::new(), |pid| pid.to_string())),
+        ("mps_restarts", mps.as_ref().map_or(String::new(), |mps| mps.restarts.to_string())),
+        ("mps_pipe_directory", path(mps.map(|mps| mps.pipe_directory))),
+        ("profiles_folder", path(profiles.folder)),
+        ("profiles_files", profiles.files.to_string()),
+        ("profiles_set_aside", profiles.set_aside.to_string()),
+    ];
+    table::csv(columns.each_ref().map(|(name, _)| *name), &[columns.map(|(_, value)| value)])
 }
 
 /// A policy, and why it is in force if it was not asked for.

@@ -83,6 +83,16 @@ fn who_is_quarantined_is_marked() {
 }
 
 #[test]
+fn who_is_no_client_of_mps_is_marked() {
+    let mut tenants = two();
+    tenants[0].mps_client = Some(false);
+    tenants[1].mps_client = Some(true);
+    let frame = text(&seen(tenants), 80, 7);
+    assert!(frame.contains("\n·×train ") && frame.contains("\n● serve "), "{frame}");
+    assert!(frame.starts_with("detshare: policy fair, isolation mps (× is no client), 2 tenants,"), "{frame}");
+}
+
+#[test]
 fn nobody_is_there() {
     assert!(text(&seen(Vec::new()), 80, 7).contains("no tenants: start one"));
 }

@@ -15,10 +15,10 @@ pub(crate) use flags::Arguments;
 use crate::exit;
 use crate::program::{Ending, RunError, Signals};
 use crate::shim;
-use flags::{Format, Settings};
+use crate::table::{self, Format, OutputError};
+use flags::Settings;
 use report::{DifferingRun, Findings, Report};
 use runs::{Folder, FolderError, Kind, RecordedRunError, Runner};
-use std::io::{ErrorKind, Write};
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
@@ -33,8 +33,8 @@ pub(crate) enum VerifyError {
     Signals(#[from] RunError),
     #[error(transparent)]
     Run(#[from] RecordedRunError),
-    #[error("cannot print the result: {0}")]
-    Output(#[source] std::io::Error),
+    #[error(transparent)]
+    Output(#[from] OutputError),
 }
 
 impl VerifyError {
@@ -44,7 +44,8 @@ impl VerifyError {
             Self::Folder(error) => error.exit_code(),
             Self::Signals(error) => error.exit_code(),
             Self::Run(error) => error.exit_code(),
-            Self::Stdin(_) | Self::Output(_) => exit::FILES,
+            Self::Output(error) => error.exit_code(),
+            Self::Stdin(_) => exit::FILES,
         }
     }
 }
@@ -67,14 +68,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, VerifyError> {
     let findings = verify(&runner, &seeds)?;
     let program = runner.program.iter().map(|part| part.to_string_lossy().into_owned()).collect();
     let report = Report::new(findings, program, &runner.shim, runner.folder.kept());
-    let text = match format {
+    table::print(&match format {
         Format::Table => report.table(),
-        Format::Json => report.json(),
-    };
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(VerifyError::Output(error)),
-        _ => Ok(report.exit_code()),
-    }
+        Format::Json => table::json(&report),
+        Format::Csv => report.csv(),
+    })?;
+    Ok(report.exit_code())
 }
 
 /// Runs until all is done or a moved run differs.

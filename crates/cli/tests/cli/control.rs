@@ -50,7 +50,25 @@ fn status_in_every_form() {
     }
     let status: Status = serde_json::from_str(&printed(&stage, &["status", "--format", "json"])).unwrap();
     assert_eq!((status.tenants, status.policy.as_str()), (2, "exclusive"));
-    assert!(printed(&stage, &["status", "--format", "csv"]).starts_with("name,value\ndaemon,"));
+    let csv = printed(&stage, &["status", "--format", "csv"]);
+    let [headings, fields] = csv.lines().collect::<Vec<_>>()[..] else { panic!("{csv}") };
+    let [headings, fields]: [Vec<&str>; 2] = [headings, fields].map(|line| line.split(',').collect());
+    let pid = std::process::id().to_string();
+    for (heading, field) in [
+        ("pid", pid.as_str()),
+        ("version", env!("CARGO_PKG_VERSION")),
+        ("uptime_s", "61"),
+        ("policy", "exclusive"),
+        ("policy_reason", "isolation is process"),
+        ("config_error", "line 3: unknown key"),
+        ("tenants", "2"),
+        ("slots", "64"),
+        ("mps_state", ""),
+        ("profiles_files", "0"),
+    ] {
+        let column = headings.iter().position(|one| *one == heading).unwrap_or_else(|| panic!("no {heading}: {csv}"));
+        assert_eq!(fields[column], field, "{heading}: {csv}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `detshare doctor` where things are and where they are not.
 
-use crate::fake::FakeDaemon;
+use crate::fake::{FakeDaemon, tenants};
 use crate::stage::{Stage, outcome};
 use serde_json::Value;
 use std::process::Command;
@@ -52,6 +52,28 @@ fn a_running_daemon_is_looked_at() {
     let configuration = finding(&found, "configuration");
     assert_eq!(configuration["verdict"], "warning");
     assert!(configuration["found"].as_str().unwrap().contains("line 3: unknown key"), "{configuration}");
+}
+
+#[test]
+fn a_tenant_that_is_no_client_of_mps_is_told_of() {
+    for (clients, verdict, word) in [
+        ([Some(true), Some(false)], "warning", "train (pid 4002)"),
+        ([Some(true), Some(true)], "ok", "2 of 2 tenants"),
+        ([None, None], "ok", "no tenant needs MPS"),
+    ] {
+        let stage = Stage::new();
+        let mut tenants = tenants();
+        tenants.iter_mut().zip(clients).for_each(|(tenant, is_client)| tenant.mps_client = is_client);
+        let _daemon = FakeDaemon::start_with(&stage, tenants);
+        let (found, _) = findings(&mut stage.detshare());
+        let clients = finding(&found, "MPS clients");
+        assert_eq!(clients["verdict"], verdict, "{clients}");
+        assert!(clients["found"].as_str().unwrap().contains(word), "{clients}");
+        assert_eq!(
+            clients["advice"].as_str().is_some_and(|advice| advice.contains("detshare run")),
+            verdict == "warning"
+        );
+    }
 }
 
 #[test]

@@ -172,6 +172,18 @@ fn what_is_not_believed_is_said() {
     }
 }
 
+#[test]
+fn csv_has_plain_fields() {
+    let stage = Stage::new();
+    let _daemon = FakeDaemon::start(&stage);
+    let said = outcome(stage.detshare().args(["explain", "train", "--format", "csv"]));
+    let expected = "\
+ago_ns,kernel,lane_width,reason,held_ns,held_for,because_of,predicted_ns,assumed_ns,assumed_because,due_not_believed,measured_ns
+5000000,matmul,132,over before the next step is due,0,,,,100000,what is stored of it cannot be,true,310000
+";
+    assert_eq!((said.code, said.stdout.as_str()), (Some(0), expected), "{}", said.stderr);
+}
+
 /// Where nobody knows how long a kernel takes, or when a step is due, it is said what was done about it.
 #[test]
 fn what_is_assumed_is_said() {

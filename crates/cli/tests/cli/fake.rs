@@ -14,12 +14,16 @@ pub(crate) struct FakeDaemon {
 impl FakeDaemon {
     /// Answers in the stage's runtime folder from now on.
     pub(crate) fn start(stage: &Stage) -> Self {
+        Self::start_with(stage, tenants())
+    }
+
+    /// With other tenants than the usual ones.
+    pub(crate) fn start_with(stage: &Stage, mut tenants: Vec<Tenant>) -> Self {
         let folder = RuntimeFolder::make(&stage.runtime_folder()).unwrap();
         let listener = UnixListener::bind(folder.daemon_socket()).unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let (log, status) = (Arc::clone(&asked), status(folder));
         std::thread::spawn(move || {
-            let mut tenants = tenants();
             for stream in listener.incoming() {
                 // Whoever hangs up in the middle is no matter.
                 let _ = answer(&stream.unwrap(), &status, &mut tenants, &log);

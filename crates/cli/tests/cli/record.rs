@@ -34,6 +34,14 @@ fn recorded_programs_share_in_simulated_time() {
         (&reports[1]["latency"][0]["name"], &reports[1]["best_effort"][0]["name"]),
         (&"serve".into(), &"steps".into())
     );
+    let csv = detshare(&house, &[&simulate[..simulate.len() - 1], &["csv"]].concat());
+    let rows: Vec<Vec<&str>> = csv.stdout.lines().map(|line| line.split(',').collect()).collect();
+    let headings = ["way", "name", "class", "p50_ns", "p99_ns", "p99_overhead", "requests", "steps", "share"];
+    assert_eq!((csv.code, &rows[0][..]), (Some(0), &headings[..]), "{}{}", csv.stdout, csv.stderr);
+    let serve_row = rows.iter().find(|row| row[..3] == ["slo-aware", "serve", "latency"]).expect("a row");
+    let train_row = rows.iter().find(|row| row[..3] == ["slo-aware", "steps", "best-effort"]).expect("a row");
+    assert_eq!(serve_row[4], reports[1]["latency"][0]["times"]["p99_ns"].to_string(), "{}", csv.stdout);
+    assert_eq!(train_row[8], reports[1]["best_effort"][0]["share"].to_string(), "{}", csv.stdout);
     assert!(detshare(&house, &["sim", serve, train, "--time", "1s"]).stdout.contains("time-slicing"));
 }
 

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 struct Scenario {
     name: &'static str,
     servers: &'static [&'static [&'static str]],
-    /// Only one tenant at a time has the GPU, as without MPS; policies that need partitions are refused then.
+    /// As without MPS: there are no partitions, and policies that need them are refused.
     process: bool,
 }
 
@@ -37,7 +37,7 @@ const SCENARIOS: [Scenario; 5] = [
         process: false,
     },
     Scenario {
-        name: "regular, one process at a time",
+        name: "regular, without partitions",
         servers: &[&["--kernels", "30", "--graph", "--pause-us", "4000"]],
         process: true,
     },
@@ -157,7 +157,7 @@ fn the_policies_disturb_in_the_order_that_they_promise() {
 }
 
 #[test]
-fn one_process_at_a_time_keeps_out_of_steps_too() {
+fn without_partitions_they_keep_out_of_steps_too() {
     let scenario = SCENARIOS.iter().find(|scenario| scenario.process).expect("one");
     let beside = share("throughput", &Scenario { process: false, ..*scenario });
     let [exclusive, slo_aware] = ["exclusive", "slo-aware"].map(|policy| share(policy, scenario));
@@ -170,20 +170,28 @@ fn one_process_at_a_time_keeps_out_of_steps_too() {
     );
 }
 
-/// Two trainings: side by side nobody is held, one at a time both are, by turns.
+/// Two trainings: side by side nobody is held; one at a time they are, by turns. Without partitions they take turns under
+/// `slo-aware` too.
 #[test]
 fn trainings_share_as_the_policy_says() {
-    for (policy, are_held) in [("throughput", false), ("slo-aware", false), ("exclusive", true)] {
+    for (policy, isolation, are_held) in [
+        ("throughput", "auto", false),
+        ("slo-aware", "auto", false),
+        ("exclusive", "auto", true),
+        ("slo-aware", "process", true),
+        ("exclusive", "process", true),
+    ] {
         let house = DaemonStage::new();
-        std::fs::write(house.stage.path(".config/detshare/detshare.toml"), format!("policy = \"{policy}\"\n")).unwrap();
+        let configuration = format!("policy = \"{policy}\"\nisolation = \"{isolation}\"\n");
+        std::fs::write(house.stage.path(".config/detshare/detshare.toml"), configuration).unwrap();
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(house.detshare(&["up"]).code, Some(0));
         let trainings = ["one", "other"].map(|name| start(&house, folder.path(), name, "best-effort", &TRAINING));
         let held = trainings.map(|tenant| {
             let (said, record) = end(tenant);
-            assert_eq!(said, alone(&TRAINING), "{policy}: other bits");
+            assert_eq!(said, alone(&TRAINING), "{policy}, {isolation}: other bits");
             record.iter().filter(|line| line["held"].as_u64().is_some_and(|held| held > 0)).count()
         });
-        assert_eq!(held.iter().any(|held| *held > 0), are_held, "{policy}: {held:?}");
+        assert_eq!(held.iter().any(|held| *held > 0), are_held, "{policy}, {isolation}: {held:?}");
     }
 }

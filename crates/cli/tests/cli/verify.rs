@@ -67,6 +67,26 @@ fn json_names_it_too() {
 }
 
 #[test]
+fn csv_has_a_row_for_each_run() {
+    let counts = r#"{"counts":{"launches":3,"graph_launches":0},"lanes":{"moves":2}}"#;
+    let outcome =
+        Stage::new().verify(&["--seed", "7", "--format", "csv"], &format!("{THREE_COPIES}; stats 10 '{counts}'"));
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let rows: Vec<Vec<&str>> = outcome.stdout.lines().map(|line| line.split(',').collect()).collect();
+    let headings = "verdict,number,kind,seed,seconds,ending,processes,copies,memory_changes,bytes,launches,graph_launches,\
+                    moves,truncated";
+    assert_eq!(rows[0].join(","), headings);
+    let [_, plain, moved] = &rows[..] else { panic!("{}", outcome.stdout) };
+    assert_eq!(
+        (&plain[..4], &moved[..4]),
+        (&["identical", "1", "plain", ""][..], &["identical", "2", "moved", "7"][..])
+    );
+    for run in [plain, moved] {
+        assert_eq!(run[5..], ["exit code 0", "1", "3", "0", "4224", "3", "0", "2", "false"], "{}", outcome.stdout);
+    }
+}
+
+#[test]
 fn how_streams_interleave_is_no_difference() {
     let script = "process 10 100 /bin/train
         if moved; then copy 1 2 8 20; copy 2 1 8 10; else copy 1 1 8 10; copy 2 2 8 20; fi";

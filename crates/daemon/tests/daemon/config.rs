@@ -62,7 +62,7 @@ fn a_daemon_does_not_start_with_a_broken_one() {
 }
 
 #[test]
-fn without_mps_one_runs_at_a_time() {
+fn without_mps_there_are_no_partitions() {
     let house = House::with_config("isolation = \"process\"\npolicy = \"fair\"\n");
     let status = house.client().status().expect("answered");
     assert_eq!((status.isolation, status.policy.as_str()), (Isolation::Process, "exclusive"));

@@ -46,6 +46,13 @@ fn mps(house: &House) -> Mps {
     house.client().status().expect("answered").mps.expect("it is used")
 }
 
+/// Whether the only tenant is a client, as the metrics say it.
+fn metric(house: &House) -> Option<String> {
+    let metrics = house.client().metrics().expect("answered");
+    let line = metrics.lines().find(|line| line.starts_with("detshare_tenant_mps_client{"))?;
+    line.rsplit(' ').next().map(|value| value.trim_end_matches(".0").to_string())
+}
+
 fn control(house: &House) -> Owner {
     Owner::of_process(mps(house).pid.expect("it runs")).expect("it lives")
 }
@@ -82,16 +89,19 @@ fn its_clients_are_known() {
     fs::write(mps(&house).pipe_directory.join("clients"), format!("1\n{}\n", std::process::id())).expect("written");
     let tenant = TestTenant::join(&house.run_folder(), &on_real_gpu("client")).expect("taken in");
     house.until_tenant("client", "it is found", |tenant| tenant.mps_client == Some(true));
+    assert_eq!(metric(&house), Some("1".to_string()));
     drop(tenant);
     house.until_count(0);
     fs::write(mps(&house).pipe_directory.join("clients"), "1\n").expect("written");
     let tenant = TestTenant::join(&house.run_folder(), &on_real_gpu("stray")).expect("taken in");
     house.until_tenant("stray", "it is not found", |tenant| tenant.mps_client == Some(false));
     assert!(house.log().contains("start it by `detshare run`"), "{}", house.log());
+    assert_eq!(metric(&house), Some("0".to_string()));
     drop(tenant);
     house.until_count(0);
     let _soft = TestTenant::join(&house.run_folder(), &hello("soft")).expect("taken in");
     assert_eq!(house.client().tenant("soft").expect("known").mps_client, None, "it has nothing to do with MPS");
+    assert_eq!(metric(&house), None);
 }
 
 #[test]

@@ -12,6 +12,11 @@ use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Command;
 
+/// To where the harness does not keep it: who reads the output must not take it for passed.
+fn skipped(test: &str, why: &str) {
+    _ = writeln!(std::io::stderr(), "{test}: SKIPPED, {why}");
+}
+
 fn refused(house: &House) -> (Option<i32>, String) {
     let output = house.fail();
     let text = String::from_utf8(output.stderr).expect("text");
@@ -73,7 +78,7 @@ fn what_another_user_made_is_refused_and_left_as_it_is() {
     fs::create_dir(house.run_folder()).expect("made");
     fs::set_permissions(house.run_folder(), Permissions::from_mode(0o700)).expect("set");
     if chown(house.run_folder(), Some(NOBODY), None).is_err() {
-        println!("skipped: only root can give a folder to another user");
+        skipped("what_another_user_made_is_refused_and_left_as_it_is", "only root can give a folder to another user");
         return;
     }
     let (code, text) = refused(&house);
@@ -109,7 +114,7 @@ fn what_another_user_made_is_refused_and_left_as_it_is() {
 fn the_unit_is_understood() {
     let analyze = |arguments: &[&str]| Command::new("systemd-analyze").args(arguments).output();
     if !analyze(&["--version"]).is_ok_and(|output| output.status.success()) {
-        println!("skipped: systemd-analyze is not here");
+        skipped("the_unit_is_understood", "systemd-analyze is not here");
         return;
     }
     let place = tempfile::tempdir().expect("a folder");
@@ -148,10 +153,31 @@ fn the_manual_has_every_flag_and_exit_code() {
 }
 
 #[test]
+fn completions_know_every_flag() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script =
+            Command::new(env!("CARGO_BIN_EXE_detshared")).args(["--completions", shell]).output().expect("run");
+        assert!(script.status.success() && script.stderr.is_empty(), "{shell}");
+        let script = String::from_utf8(script.stdout).expect("text");
+        for flag in ["folder", "config", "log-format", "idle-exit", "save-every"] {
+            assert!(script.contains(flag), "{shell} has no {flag}: {script}");
+        }
+    }
+}
+
+#[test]
 fn command_lines_that_make_no_sense() {
-    for arguments in [&["--idle-exit", "soon"][..], &["--log-format", "xml"], &["--colour"], &["extra"]] {
+    for (arguments, word) in [
+        (&["--idle-exit", "soon"][..], "--idle-exit"),
+        (&["--log-format", "xml"], "xml"),
+        (&["--colour"], "--colour"),
+        (&["extra"], "extra"),
+    ] {
         let output = Command::new(env!("CARGO_BIN_EXE_detshared")).args(arguments).output().expect("run");
-        assert_eq!(output.status.code(), Some(64), "{arguments:?}");
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(64), 0), "{arguments:?}");
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert!(said.starts_with("detshared: ") && said.contains(word), "{said}");
+        assert!(said.ends_with("; see `detshared --help`\n") && said.lines().count() == 1, "one clear line: {said}");
     }
     let help = Command::new(env!("CARGO_BIN_EXE_detshared")).arg("--help").output().expect("run");
     assert!(help.status.success() && !help.stdout.is_empty());
@@ -230,8 +256,7 @@ fn the_log_can_be_json() {
 #[test]
 fn another_user_gets_nowhere() {
     if !rustix::process::geteuid().is_root() {
-        // To where the harness does not keep it: who reads the output must not take it for passed.
-        _ = writeln!(std::io::stderr(), "another_user_gets_nowhere: SKIPPED, only root can become somebody else");
+        skipped("another_user_gets_nowhere", "only root can become somebody else");
         return;
     }
     const NOBODY: u32 = 65_534;

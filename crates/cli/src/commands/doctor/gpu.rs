@@ -109,7 +109,7 @@ impl Gpu {
             None if !self.is_there() => Finding::ok(CHECK, "not needed without a GPU"),
             None => Finding::warning(
                 CHECK,
-                format!("no {MPS_CONTROL} on PATH: tenants run one at a time"),
+                format!("no {MPS_CONTROL} on PATH: no partitions, and best-effort tenants take turns"),
                 "install it with NVIDIA's driver, or add its folder to PATH of the daemon",
             ),
         }

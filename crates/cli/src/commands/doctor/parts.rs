@@ -1,10 +1,11 @@
 //! DetShare's own parts, its runtime folder and its daemon.
 
 use super::Finding;
+use crate::commands::ps;
 use crate::daemon::{self, DaemonError};
 use crate::part;
 use crate::shim;
-use detshare_api::{FolderError, Isolation, RuntimeFolder, Status};
+use detshare_api::{FolderError, Isolation, RuntimeFolder, Status, Tenant};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -142,8 +143,24 @@ pub(super) fn isolation(status: &Result<Status, DaemonError>) -> Finding {
         Isolation::Mps => Finding::ok(CHECK, "mps: an illegal access of one tenant ends all"),
         Isolation::Process => Finding::warning(
             CHECK,
-            "process: one tenant at a time, without partitions",
+            "process: no partitions, and best-effort tenants take turns",
             "if that was not meant, install nvidia-cuda-mps-control or set isolation = \"mps\"",
         ),
+    }
+}
+
+/// Whether all tenants that should be are clients of the daemon's MPS.
+pub(super) fn mps_clients(tenants: &[Tenant]) -> Finding {
+    const CHECK: &str = "MPS clients";
+    let strays = tenants.iter().filter(|tenant| ps::is_stray(tenant));
+    let strays: Vec<_> = strays.map(|tenant| format!("{} (pid {})", tenant.name, tenant.pid)).collect();
+    match tenants.iter().filter(|tenant| tenant.mps_client == Some(true)).count() {
+        _ if !strays.is_empty() => Finding::warning(
+            CHECK,
+            format!("no client of the daemon's MPS, so that the GPU's time is sliced: {}", strays.join(", ")),
+            "end it and start it with `detshare run`, which gives it the right CUDA_MPS_PIPE_DIRECTORY",
+        ),
+        0 => Finding::ok(CHECK, "no tenant needs MPS"),
+        clients => Finding::ok(CHECK, format!("{clients} of {} tenants", tenants.len())),
     }
 }

@@ -1,7 +1,7 @@
 //! How the screen looks.
 
 use super::screen::Screen;
-use crate::commands::ps::State;
+use crate::commands::ps::{State, is_stray};
 use crate::quantity;
 use crate::table::harmless;
 use detshare_api::{Class, Tenant};
@@ -18,6 +18,8 @@ const FOOTER: u16 = 1;
 /// From here on there is room for names in full.
 const WIDE: u16 = 110;
 const FULL_CLASS: u16 = 11;
+/// Before the name of one that is no client of the daemon's MPS.
+const STRAY: &str = "×";
 /// Between the columns.
 const GAPS: u16 = 10;
 
@@ -58,8 +60,13 @@ fn first_line(screen: &Screen) -> Line<'static> {
         tenants => format!("{tenants} tenants"),
     };
     let policy = harmless(&status.policy);
-    let words = format!("policy {policy}, isolation {}, {tenants}, daemon up {uptime}", status.isolation);
-    Line::from(vec!["detshare: ".bold(), Span::raw(words)])
+    let has_strays = screen.tenants.iter().any(is_stray);
+    Line::from(vec![
+        "detshare: ".bold(),
+        Span::raw(format!("policy {policy}, isolation {}", status.isolation)),
+        Span::styled(if has_strays { format!(" ({STRAY} is no client)") } else { String::new() }, Color::Red),
+        Span::raw(format!(", {tenants}, daemon up {uptime}")),
+    ])
 }
 
 fn last_line(screen: &Screen) -> Line<'static> {
@@ -136,10 +143,15 @@ fn row(tenant: &Tenant, columns: &Columns, screen: &Screen) -> Row<'static> {
         _ => class,
     };
     let (mark, colour) = mark(tenant);
+    let wrong = match tenant {
+        stray if is_stray(stray) => STRAY,
+        Tenant { quarantined: true, .. } => "!",
+        _ => " ",
+    };
     Row::new([
         Cell::from(Line::from(vec![
             Span::styled(mark, colour),
-            Span::styled(if tenant.quarantined { "!" } else { " " }, Color::Red),
+            Span::styled(wrong, Color::Red),
             Span::raw(harmless(&tenant.name)),
         ])),
         right(tenant.pid.to_string()),

@@ -1,6 +1,7 @@
 //! The flags of `detshare verify`, and what they resolve to.
 
-use clap::{Args, ValueEnum, value_parser};
+use crate::table::Format;
+use clap::{Args, value_parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -48,21 +49,12 @@ pub(crate) struct Arguments {
     keep: Option<PathBuf>,
 
     /// How to print the result
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     format: Format,
 
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
-}
-
-/// How a result is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// For people
-    Table,
-    /// One JSON object with everything
-    Json,
 }
 
 /// What the flags resolve to.
@@ -136,8 +128,9 @@ mod tests {
     }
 
     #[test]
-    fn format_is_table_or_json() {
+    fn format_is_one_that_all_commands_have() {
         assert_eq!(resolved("--format json -- a").unwrap().format, Format::Json);
+        assert_eq!(resolved("--format csv -- a").unwrap().format, Format::Csv);
         assert_eq!(resolved("--format xml -- a"), Err(clap::error::ErrorKind::InvalidValue));
     }
 

@@ -4,6 +4,7 @@ use super::compare::{Difference, EntryDifference, Side, StdoutDifference};
 use super::digest::{Channel, Counts};
 use super::runs::{Kind, Run, Totals};
 use crate::program::Ending;
+use crate::table;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
@@ -26,6 +27,17 @@ impl Verdict {
     #[cfg(test)]
     pub(crate) const ALL: [Self; 5] =
         [Self::Identical, Self::Different, Self::DiffersFromItself, Self::ProgramFailed, Self::NotSeen];
+
+    /// As in JSON.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Identical => "identical",
+            Self::Different => "different",
+            Self::DiffersFromItself => "differs_from_itself",
+            Self::ProgramFailed => "program_failed",
+            Self::NotSeen => "not_seen",
+        }
+    }
 
     pub(crate) fn exit_code(self) -> u8 {
         match self {
@@ -225,11 +237,49 @@ impl Report {
         advice
     }
 
-    /// For programs.
-    pub(crate) fn json(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("all of it can be written as JSON");
-        text.push('\n');
-        text
+    /// A row for each run, with the verdict on all of them.
+    pub(crate) fn csv(&self) -> String {
+        let count = |count: Option<u64>| count.map_or(String::new(), |count| count.to_string());
+        let row = |run: &Run| {
+            let Run { number, kind, seconds, ending, totals, counts, truncated, .. } = run;
+            let (kind, seed) = match kind {
+                Kind::Plain => ("plain", None),
+                Kind::Moved { seed } => ("moved", Some(*seed)),
+            };
+            [
+                self.verdict.name().to_string(),
+                number.to_string(),
+                kind.to_string(),
+                count(seed),
+                seconds.to_string(),
+                ending.to_string(),
+                totals.processes.to_string(),
+                totals.copies.to_string(),
+                totals.memory_changes.to_string(),
+                totals.bytes.to_string(),
+                count(counts.launches),
+                count(counts.graph_launches),
+                count(counts.moves),
+                truncated.to_string(),
+            ]
+        };
+        let headings = [
+            "verdict",
+            "number",
+            "kind",
+            "seed",
+            "seconds",
+            "ending",
+            "processes",
+            "copies",
+            "memory_changes",
+            "bytes",
+            "launches",
+            "graph_launches",
+            "moves",
+            "truncated",
+        ];
+        table::csv(headings, &self.runs.iter().map(row).collect::<Vec<_>>())
     }
 
     /// For people.
