@@ -74,6 +74,9 @@ int main(int argc, char** argv) {
 
     int blocks = 0, threads = 0, grid = 0;
     CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, limited, 128, 100 << 10));
+    results.exact("none fits that has not asked for so much", blocks, 0);
+    CHECK(cudaFuncSetAttribute(limited, cudaFuncAttributeMaxDynamicSharedMemorySize, 100 << 10));
+    CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, limited, 128, 100 << 10));
     results.exact("blocks that fit beside each other", blocks, 2);
     CHECK(cudaOccupancyMaxPotentialBlockSize(&grid, &threads, dynamic, 0, 256));
     results.exact("a block of the size that fits best", threads, 256);

@@ -24,9 +24,13 @@ __global__ void unite(const int2* edges, int count, int* parents) {
     }
 }
 
-__global__ void flatten(int* parents, int count) {
+// Without halving paths: a write of what was read before would undo another thread's root.
+__global__ void flatten(volatile int* parents, int count) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < count) parents[i] = root_of(parents, i);
+    if (i >= count) return;
+    int node = i;
+    while (parents[node] != node) node = parents[node];
+    parents[i] = node;
 }
 
 int main(int argc, char** argv) {

@@ -50,12 +50,18 @@ pub(crate) struct Function {
 }
 
 /// What a program sets of a function before it launches it, where it does not say all of it at once.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Prepared {
-    /// Zeros, which no block has, where nothing is set.
+    /// One thread where nothing is set: such a launch is none that a driver refuses.
     pub(crate) block: [u32; 3],
     pub(crate) dynamic_shared: u32,
     pub(crate) parameters: Vec<u8>,
+}
+
+impl Default for Prepared {
+    fn default() -> Self {
+        Self { block: [1; 3], dynamic_shared: 0, parameters: Vec::new() }
+    }
 }
 
 impl Function {

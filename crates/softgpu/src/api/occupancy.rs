@@ -10,8 +10,12 @@ use detshare_cuda::types::{CUfunction, CUoccupancyB2DSize, CUresult};
 /// Registers are handed out to warps in such portions.
 const REGISTER_UNIT: u32 = 256;
 
-/// How many blocks of that size are resident on one SM at once.
+/// How many blocks of that size are resident on one SM at once: none with more dynamic shared memory than the function may have.
 pub(super) fn blocks_per_sm(function: &Function, threads: u32, dynamic_shared: u32) -> u32 {
+    let most = function.attributes.lock().expect("no panic while it is held").most_dynamic_shared;
+    if u32::try_from(most).is_ok_and(|most| dynamic_shared > most) {
+        return 0;
+    }
     let properties = &function.kernel.properties;
     let warps = threads.max(1).div_ceil(device::WARP);
     let registers = (properties.registers.clamp(1, 255) * device::WARP).next_multiple_of(REGISTER_UNIT) * warps;

@@ -27,7 +27,7 @@ tests! { tensor_map:
     impossible_maps_are_refused,
 }
 
-/// `load` copies a box to shared memory and from there, as it lies, to `out`. `store` does the reverse, `add` adds.
+/// `load` copies a box to shared memory, which is zero before, and from there, as it lies, to `out`. `store` does the reverse, `add` adds.
 const PROGRAM: &CStr = c"
 .version 8.0
 .target sm_90
@@ -53,6 +53,13 @@ const PROGRAM: &CStr = c"
     ld.param.u32 %r6, [v];
     mov.u32 %r7, box;
     mov.u32 %r8, barrier;
+    mov.u32 %r9, 0;
+CLEAR:
+    add.u32 %r10, %r7, %r9;
+    st.shared.u32 [%r10], 0;
+    add.u32 %r9, %r9, 4;
+    setp.lt.u32 %p6, %r9, %r0;
+    @%p6 bra CLEAR;
     mbarrier.init.shared::cta.b64 [%r8], 1;
     fence.mbarrier_init.release.cluster;
     fence.proxy.async;

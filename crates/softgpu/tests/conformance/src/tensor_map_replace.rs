@@ -4,7 +4,7 @@
 use crate::Outcome;
 use crate::gpu::{Gpu, NULL_STREAM};
 use crate::tensor_map::{Tensor, count, loaded};
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use detshare_cuda::Driver;
 use detshare_cuda::types::{
     CUdeviceptr, CUtensorMapDataType as Element, CUtensorMapFloatOOBfill as Fill, CUtensorMapSwizzle as Swizzle,
@@ -24,7 +24,8 @@ tests! { tensor_map_replace:
     interleave,
 }
 
-/// A warp copies a map to shared memory, changes it there, publishes it and loads a box of two dimensions by it.
+/// A warp copies a map to shared memory, changes it there, publishes it and loads a box of two dimensions by it. What a swizzled
+/// copy leaves out is zero.
 fn program(change: &str) -> String {
     format!(
         "
@@ -66,6 +67,13 @@ fn program(change: &str) -> String {
     tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%d1], [%r4], 128;
     @%p0 ret;
     fence.proxy.tensormap::generic.acquire.gpu [%d1], 128;
+    mov.u32 %r10, 0;
+CLEAR:
+    add.u32 %r11, %r3, %r10;
+    st.shared.u32 [%r11], 0;
+    add.u32 %r10, %r10, 4;
+    setp.lt.u32 %p2, %r10, %r0;
+    @%p2 bra CLEAR;
     mbarrier.init.shared::cta.b64 [%r5], 1;
     fence.mbarrier_init.release.cluster;
     fence.proxy.async;
@@ -186,7 +194,7 @@ fn element_type(driver: &Driver) -> Outcome {
         let mut after = usual.clone();
         after.element = element;
         let field = format!("elemtype {number}");
-        changes(&gpu, &field, 0, &Change { before: &before, after: &after, at: [0, 6] })?;
+        changes(&gpu, &field, 0, &Change { before: &before, after: &after, at: [0, 6] }).context(field)?;
     }
     Ok(())
 }
