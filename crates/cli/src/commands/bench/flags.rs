@@ -1,6 +1,6 @@
 //! The flags of `detshare bench`, and what they resolve to.
 
-use super::arm::{self, Arm, ArmError, Way};
+use super::arm::{self, Arm, ArmError};
 use super::llm_flags::{LlmArguments, LlmFlagsError, LlmSettings, Offered};
 use super::scenario::{self, Device, Scenario};
 use crate::exit;
