@@ -39,6 +39,7 @@ pub(crate) fn bench(record: bool) -> Result<()> {
     let start = softgpu_figures(&built, "softgpu_start", Some(("--detshare", built.join("detshare"))))?;
     let corpus = root().join("crates/ptx/tests/corpus");
     let ptx = softgpu_figures(&built, "ptx_rate", Some(("--corpus", corpus)))?;
+    let sim = simulated_rate()?;
     if record {
         let records = [
             ("call-cost-stub.json", json!({ "calls": rows })),
@@ -46,6 +47,7 @@ pub(crate) fn bench(record: bool) -> Result<()> {
             ("softgpu-start.json", json!({ "start": start })),
             ("softgpu-memory.json", footprint(&built)?),
             ("ptx-rate.json", ptx),
+            ("sim-rate.json", sim),
         ];
         records.into_iter().try_for_each(|(name, report)| write_record("cargo xtask bench --record", name, report))?;
     }
@@ -74,6 +76,15 @@ fn softgpu_figures(built: &Path, benchmark: &str, option: Option<(&str, PathBuf)
         command.arg(flag).arg(value);
     }
     run(&mut command)?;
+    Ok(serde_json::from_str(&std::fs::read_to_string(out)?)?)
+}
+
+/// How fast the simulator is; it fails by itself where it is too slow.
+fn simulated_rate() -> Result<Value> {
+    let out = target().join("sim-rate.json");
+    let mut example = cargo();
+    example.args(["run", "--quiet", "--release", "--package", "detshare-sim", "--example", "ways", "--", "--out"]);
+    run(example.arg(&out)).context("the simulator is slower than a million launches a second")?;
     Ok(serde_json::from_str(&std::fs::read_to_string(out)?)?)
 }
 

@@ -3,7 +3,7 @@
 //! A scenario (`scenario.rs`) is two or three programs; an arm (`arm.rs`) is a way of running them: alone, or together
 //! under nothing, MPS, fixed partitions or a policy of DetShare. All arms are run once, then again in another order
 //! (`rounds.rs`). For each one what it needs is put up and taken down (`runner.rs`, `mps.rs`, `own_daemon.rs`), and its
-//! programs are started together (`session.rs`, `measured.rs`, `process.rs`). What they say they did (`output.rs`) becomes
+//! programs are started together (`session.rs`, `measured.rs`, `process.rs`); what of their time counts is planned (`schedule.rs`). What they say they did (`output.rs`) becomes
 //! figures (`figures.rs`) and is compared with what they computed alone (`identity.rs`). Over the rounds that makes a
 //! summary (`summary.rs`), a report (`report.rs`, `words.rs`, `page.rs`) and plots (`plot.rs`).
 //!
@@ -43,6 +43,7 @@ mod rounds;
 mod runner;
 mod sampler;
 mod scenario;
+mod schedule;
 mod service;
 mod service_summary;
 mod service_table;

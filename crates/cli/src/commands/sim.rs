@@ -5,8 +5,8 @@ mod measured;
 use crate::exit;
 use crate::quantity;
 use crate::table::{self, Align, Format, OutputError};
-use clap::Args;
-use detshare_policy::Dial;
+use clap::{Args, ValueEnum};
+use detshare_policy::{Dial, POLICIES};
 use detshare_sim::record::together;
 use detshare_sim::report::Report;
 use detshare_sim::trace::{Trace, TraceError};
@@ -31,6 +31,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "WAY,...", value_delimiter = ',', value_parser = way)]
     ways: Vec<Way>,
 
+    /// What keeps the tenants of policies apart; with process they are time-sliced, and policies that need MPS are left out
+    #[arg(long, value_enum, value_name = "ISOLATION", default_value_t)]
+    isolation: Isolation,
+
     /// How much time to simulate
     #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration, default_value = "10s")]
     time: Duration,
@@ -52,6 +56,34 @@ pub(crate) struct Arguments {
     format: Format,
 }
 
+/// What keeps tenants apart.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum Isolation {
+    /// Tenants run side by side
+    #[default]
+    Mps,
+    /// The driver gives the GPU to one at a time
+    Process,
+}
+
+impl Isolation {
+    /// As the results of a benchmark say it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Mps => "mps",
+            Self::Process => "process",
+        }
+    }
+
+    /// The ways that are simulated if nobody names any.
+    fn usual_ways(self) -> Vec<Way> {
+        let needs_mps =
+            |name: &str| name == "mps" || POLICIES.iter().any(|policy| policy.name == name && policy.shares);
+        let names = WAYS.iter().filter(|name| self == Self::Mps || !needs_mps(name));
+        names.filter_map(|name| Way::named(name)).collect()
+    }
+}
+
 fn way(name: &str) -> Result<Way, String> {
     Way::named(name).ok_or_else(|| format!("there is no way {name:?}: say alone, time-slicing, mps or a policy's name"))
 }
@@ -65,6 +97,8 @@ pub(crate) enum SimError {
     Trace { path: PathBuf, source: TraceError },
     #[error("{} is no result of a benchmark: {source}; take `results.json` of a `detshare bench`", .path.display())]
     Measured { path: PathBuf, source: serde_json::Error },
+    #[error("{} was measured with isolation {measured}: say --isolation {measured}", .path.display())]
+    OtherIsolation { path: PathBuf, measured: String },
     #[error("these traces cannot be simulated: {0}")]
     Simulator(#[from] detshare_sim::Error),
     #[error(transparent)]
@@ -74,6 +108,7 @@ pub(crate) enum SimError {
 impl SimError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
+            Self::OtherIsolation { .. } => exit::USAGE,
             Self::File { .. } | Self::Trace { .. } | Self::Measured { .. } | Self::Simulator(_) => exit::FILES,
             Self::Output(error) => error.exit_code(),
         }
@@ -96,11 +131,20 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, SimError> {
         serde_json::from_str(&read(path)?).map_err(|source| SimError::Measured { path: path.clone(), source })
     });
     let measured: Option<Measured> = measured.transpose()?;
+    if let (Some(path), Some(found)) = (&arguments.measured, measured.as_ref().and_then(Measured::isolation))
+        && found != arguments.isolation.name()
+    {
+        return Err(SimError::OtherIsolation { path: path.clone(), measured: found.to_string() });
+    }
     let Some(trace) = together(traces) else { return Ok(0) };
-    let usual = || WAYS.iter().filter_map(|name| Way::named(name)).collect();
-    let ways: Vec<Way> = if arguments.ways.is_empty() { usual() } else { arguments.ways.clone() };
-    let mut settings =
-        Settings { run_ns: crate::flags::nanoseconds(arguments.time), seed: arguments.seed, ..Settings::default() };
+    let ways: Vec<Way> =
+        if arguments.ways.is_empty() { arguments.isolation.usual_ways() } else { arguments.ways.clone() };
+    let mut settings = Settings {
+        run_ns: crate::flags::nanoseconds(arguments.time),
+        seed: arguments.seed,
+        mps: arguments.isolation == Isolation::Mps,
+        ..Settings::default()
+    };
     settings.ladder.retain(|width| *width < trace.gpu.sms);
     if let Some(part) = arguments.aggressiveness {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 1000")]
@@ -178,4 +222,16 @@ fn for_programs(reports: &[Report]) -> String {
 fn in_percent(thousandths: i64) -> String {
     let sign = if thousandths < 0 { '-' } else { '+' };
     format!("{sign}{:.1} %", quantity::approximate(thousandths.unsigned_abs()) / 10.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_mps_only_ways_that_do_without_are_usual() {
+        let names = |isolation: Isolation| isolation.usual_ways().into_iter().map(Way::name).collect::<Vec<_>>();
+        assert_eq!(names(Isolation::Mps), WAYS);
+        assert_eq!(names(Isolation::Process), ["time-slicing", "exclusive", "slo-aware", "tpot-first"]);
+    }
 }

@@ -136,6 +136,24 @@ fn figures_of_programs_that_were_not_shared_are_refused() {
 }
 
 #[test]
+fn at_each_level_only_what_comes_after_settling_counts() {
+    let bench = BenchStage::new();
+    let mut command = bench.stage.detshare();
+    bench.prepare(&mut command);
+    bench.on_software_gpu(&mut command);
+    let more = ["--seconds", "1", "--rounds", "1", "--arms", "alone,slo-aware", "--isolation", "process"];
+    let arguments = BenchStage::arguments("small", &[&more[..], &["--aggressiveness", "0,1"]].concat());
+    let ended = outcome(command.args(arguments));
+    assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
+    let results = bench.results();
+    let requests = |name: &str| arm(&results, name)["programs"][0]["requests"].as_u64().unwrap();
+    // The server answers for two seconds at each level, a request each 6 ms.
+    let (answered, counted) = (2 * 2 * 1000 / 6, requests("slo-aware@0") + requests("slo-aware@1"));
+    assert!(counted > 0 && counted < answered * 3 / 4, "{counted} of {answered}");
+    bench.assert_nothing_is_left();
+}
+
+#[test]
 fn a_daemon_that_will_not_do_as_it_is_told_is_one_line() {
     let bench = BenchStage::new();
     let mut command = bench.stage.detshare();

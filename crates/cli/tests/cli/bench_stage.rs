@@ -68,14 +68,20 @@ class Gpu:
 /// Answers each request a millisecond after its arrival.
 const SERVE: &str = r#"
 from program import *
+from gpu import Gpu
 options = begin("--shape", "--arrivals", "--period-ms", "--requests", "--warm-up")
+gpu = Gpu.if_told()
 requests, digest, running = [], hashlib.sha256(), []
 arrival = time.monotonic()
-for number in range(int(options.requests)):
+for number in range(-int(options.warm_up), int(options.requests)):
     if options.stop_file.exists():
         break
     arrival += float(options.period_ms) / 1000
     time.sleep(max(arrival - time.monotonic(), 0) + 0.001)
+    if gpu:
+        gpu.step()
+    if number < 0:
+        continue
     requests.append([arrival, arrival, time.monotonic()])
     digest.update(b"%d" % number)
     if len(requests) % 100 == 0:

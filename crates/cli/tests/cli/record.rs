@@ -1,7 +1,7 @@
 //! What programs did on the software GPU, recorded and shared in simulated time; and why launches went as they did.
 
 use crate::daemon::{DaemonStage, built};
-use crate::stage::{Outcome, outcome};
+use crate::stage::{Outcome, Stage, outcome};
 use serde_json::Value;
 
 fn detshare(house: &DaemonStage, arguments: &[&str]) -> Outcome {
@@ -62,4 +62,26 @@ fn what_cannot_be_recorded_or_simulated_is_said() {
     assert_eq!(detshare(&house, &["sim", out, "--ways", "magic"]).code, Some(64));
     let nobody = detshare(&house, &["explain", "nobody"]);
     assert!(nobody.code == Some(69) || nobody.stderr.contains("detshare ps"), "{}", nobody.stderr);
+}
+
+#[test]
+fn what_was_measured_is_compared_with_the_same_isolation() {
+    let stage = Stage::new();
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let trace = |name: &str| format!("{root}/crates/sim/tests/traces/h200-{name}.json");
+    let (serve, train) = (trace("small-serve"), trace("train"));
+    let simulated = |scenario: &str, more: &[&str]| {
+        let measured = format!("{root}/bench/results/h200-sharing/{scenario}/results.json");
+        let fixed = ["sim", &serve, &train, "--time", "200ms", "--format", "json", "--measured", &measured];
+        outcome(stage.detshare().args(fixed).args(more))
+    };
+    let process = simulated("small-process", &["--isolation", "process"]);
+    assert_eq!(process.code, Some(0), "{}", process.stderr);
+    let compared: Value = serde_json::from_str(&process.stdout).unwrap();
+    let tenants: Vec<_> = compared["compared"].as_array().unwrap().iter().map(|one| &one["tenant"]).collect();
+    assert_eq!(tenants, ["serve", "train"], "{compared:#}");
+    let refused = simulated("small-process", &[]);
+    assert_eq!(refused.code, Some(64), "{}", refused.stdout);
+    assert!(refused.stderr.contains("say --isolation process"), "{}", refused.stderr);
+    assert_eq!(simulated("small", &[]).code, Some(0));
 }

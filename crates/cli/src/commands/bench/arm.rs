@@ -27,6 +27,15 @@ pub(crate) enum Way {
     DetShare { policy: &'static str },
 }
 
+impl Arm {
+    /// Whether the daemon's dial changes what happens to tenants that run together: only who foresees something can risk it.
+    pub(crate) fn has_dial(&self) -> bool {
+        let Way::DetShare { policy } = self.way else { return false };
+        let policy = detshare_policy::number(policy).and_then(detshare_policy::policy);
+        !self.is_alone && policy.is_some_and(|policy| policy.foresees)
+    }
+}
+
 /// What all others are compared with.
 pub(crate) const ALONE: &str = "alone";
 

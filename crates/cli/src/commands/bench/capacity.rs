@@ -8,6 +8,7 @@ use super::output::{Output, OutputError};
 use super::replay::Replay;
 use super::runner::{Ground, Runner};
 use super::scenario::{Program, Trace};
+use super::schedule::Schedule;
 use super::service;
 use super::session::SessionError;
 use crate::quantity;
@@ -64,8 +65,9 @@ impl Runner<'_> {
     fn capacity(&self, program: &'static Program, replay: &Replay) -> Result<Seen, SessionError> {
         super::rounds::say(&format!("what {} can do alone …", program.name));
         let folder = self.scratch.join("capacity");
+        let schedule = Schedule::of_servers(self.settings.seconds);
         let done =
-            self.session(arm::BARE_ALONE, &Ground::Bare, &[program], &[None], &[replay], &folder, &mut Vec::new());
+            self.session(arm::BARE_ALONE, &Ground::Bare, &[program], &schedule, &[replay], &folder, &mut Vec::new());
         let _ = std::fs::remove_dir_all(&folder);
         let seen = match done?.outputs.first() {
             Some(Output::Answers(answers)) => {

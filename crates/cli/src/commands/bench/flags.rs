@@ -1,6 +1,6 @@
 //! The flags of `detshare bench`, and what they resolve to.
 
-use super::arm::{self, Arm, ArmError, Way};
+use super::arm::{self, Arm, ArmError};
 use super::llm_flags::{LlmArguments, LlmFlagsError, LlmSettings, Offered};
 use super::scenario::{self, Device, Scenario};
 use crate::exit;
@@ -56,9 +56,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = value_parser!(u32).range(0..=10))]
     again: u32,
 
-    /// Measure the first policy among the arms at each of these levels, from 0 to 1, separated by commas
+    /// Measure the first policy that has a dial at each of these levels, from 0 to 1, separated by commas; or none
+    ///
+    /// Without this and without --arms, where programs of both classes run: also at 0,0.25,0.5,0.75,1, in the first round.
     #[arg(long, value_name = "X,...", value_delimiter = ',', value_parser = level)]
-    aggressiveness: Vec<f64>,
+    aggressiveness: Vec<LevelArgument>,
 
     /// What keeps tenants apart in the arms of DetShare; without this, MPS, and nothing on the software GPU
     #[arg(long, value_enum, value_name = "ISOLATION")]
@@ -99,12 +101,18 @@ pub(crate) enum FlagsError {
     Arm(#[from] ArmError),
     #[error(transparent)]
     Llm(#[from] LlmFlagsError),
+    #[error("--aggressiveness none means that there are no levels: name none or levels, not both")]
+    NoneAndLevels,
+    #[error(
+        "--aggressiveness is for policies that have a dial, and none of the arms is one: name slo-aware among --arms"
+    )]
+    NoDial,
 }
 
 impl FlagsError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Arm(_) => exit::USAGE,
+            Self::Arm(_) | Self::NoneAndLevels | Self::NoDial => exit::USAGE,
             Self::Llm(error) => error.exit_code(),
         }
     }
@@ -119,9 +127,68 @@ enum Isolation {
     Process,
 }
 
-fn level(text: &str) -> Result<f64, String> {
+/// A value of `--aggressiveness`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum LevelArgument {
+    /// No levels.
+    Off,
+    At(f64),
+}
+
+fn level(text: &str) -> Result<LevelArgument, String> {
+    if text.trim() == "none" {
+        return Ok(LevelArgument::Off);
+    }
     let level = text.trim().parse().ok().filter(|level| (0.0..=1.0).contains(level));
-    level.ok_or("a level is a number from 0 to 1".to_string())
+    level.map(LevelArgument::At).ok_or("a level is a number from 0 to 1, or none for no levels".to_string())
+}
+
+/// At which levels the first policy that has a dial is measured.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Levels {
+    /// As it is.
+    None,
+    /// As it is and, in the first round, at each of [`USUAL_LEVELS`]: enough for a line, for which time is left.
+    Usual,
+    /// At these in every round.
+    Asked(Vec<f64>),
+}
+
+/// From never disturbing to using everything.
+const USUAL_LEVELS: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 1.0];
+
+impl Levels {
+    fn resolve(
+        scenario: &Scenario,
+        asked: &[LevelArgument],
+        arms: &[Arm],
+        are_arms_usual: bool,
+    ) -> Result<Self, FlagsError> {
+        let levels: Vec<f64> = asked
+            .iter()
+            .filter_map(|one| match one {
+                LevelArgument::Off => None,
+                LevelArgument::At(level) => Some(*level),
+            })
+            .collect();
+        let has_dial = arms.iter().any(Arm::has_dial);
+        match (asked.len(), levels.len()) {
+            (0, _) if are_arms_usual && has_dial && scenario.has_usual_levels() => Ok(Self::Usual),
+            (0 | 1, 0) => Ok(Self::None),
+            (asked, levels) if asked != levels => Err(FlagsError::NoneAndLevels),
+            _ if !has_dial => Err(FlagsError::NoDial),
+            _ => Ok(Self::Asked(levels)),
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> &[f64] {
+        match self {
+            Self::None => &[],
+            Self::Usual => &USUAL_LEVELS,
+            Self::Asked(levels) => levels,
+        }
+    }
 }
 
 /// What the flags resolve to.
@@ -132,7 +199,7 @@ pub(crate) struct Settings {
     pub(crate) rounds: usize,
     pub(crate) again: u32,
     pub(crate) seconds: u32,
-    pub(crate) aggressiveness: Vec<f64>,
+    pub(crate) aggressiveness: Levels,
     isolation: Option<&'static str>,
     pub(crate) workloads: Option<PathBuf>,
     pub(crate) out: PathBuf,
@@ -167,10 +234,12 @@ impl TryFrom<Arguments> for Settings {
             Isolation::Mps => "mps",
             Isolation::Process => "process",
         });
+        let chosen = arm::choose(scenario, &arms)?;
+        let aggressiveness = Levels::resolve(scenario, &aggressiveness, &chosen, arms.is_empty())?;
         Ok(Self {
             scenario,
-            arms: arm::choose(scenario, &arms)?,
-            llm: LlmSettings::resolve(scenario, llm, !aggressiveness.is_empty())?,
+            arms: chosen,
+            llm: LlmSettings::resolve(scenario, llm, aggressiveness != Levels::None)?,
             rounds: usize::try_from(rounds).unwrap_or(1),
             again,
             seconds: seconds.unwrap_or(scenario.seconds),
@@ -202,14 +271,17 @@ impl Settings {
         }
     }
 
-    /// The levels at which an arm is measured; none is one of them: as it is.
-    pub(crate) fn levels(&self, arm: &Arm) -> Vec<Option<f64>> {
-        let is_policy = |arm: &&Arm| matches!(arm.way, Way::DetShare { .. }) && !arm.is_alone;
-        let first = self.arms.iter().find(is_policy);
-        if self.aggressiveness.is_empty() || first != Some(arm) {
+    /// The levels at which an arm is measured in the round with that number, from 1; none is one of them: as it is.
+    pub(crate) fn levels(&self, arm: &Arm, round: usize) -> Vec<Option<f64>> {
+        if self.arms.iter().find(|arm| arm.has_dial()) != Some(arm) {
             return vec![None];
         }
-        self.aggressiveness.iter().map(|level| Some(*level)).collect()
+        let levels = self.aggressiveness.all().iter().map(|level| Some(*level));
+        match self.aggressiveness {
+            Levels::Usual if round == 1 => std::iter::once(None).chain(levels).collect(),
+            Levels::None | Levels::Usual => vec![None],
+            Levels::Asked(_) => levels.collect(),
+        }
     }
 }
 
@@ -220,7 +292,7 @@ fn date(now: SystemTime) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use clap::error::ErrorKind;
     use clap::{CommandFactory, Parser};
@@ -231,7 +303,7 @@ mod tests {
         arguments: Arguments,
     }
 
-    fn resolved(line: &str) -> Result<Settings, ErrorKind> {
+    pub(crate) fn resolved(line: &str) -> Result<Settings, ErrorKind> {
         let parsed = Bench::try_parse_from(std::iter::once("bench").chain(line.split_whitespace()));
         parsed.map(|bench| bench.arguments.try_into().unwrap()).map_err(|error| error.kind())
     }
@@ -239,7 +311,7 @@ mod tests {
     #[test]
     fn without_flags() {
         let settings = resolved("small").unwrap();
-        assert_eq!((settings.rounds, settings.seconds, settings.limit), (2, 10, Duration::from_secs(480)));
+        assert_eq!((settings.rounds, settings.seconds, settings.limit), (2, 3, Duration::from_secs(480)));
         assert_eq!((settings.isolation(), settings.format), ("mps", Format::Table));
         assert!(settings.out.display().to_string().starts_with("bench-small-2"), "{}", settings.out.display());
         assert_eq!(settings.arms[0].name, "alone");
@@ -258,12 +330,43 @@ mod tests {
         assert_eq!((settings.workloads, settings.out, settings.keep), (Some("w".into()), "o".into(), Some("k".into())));
     }
 
+    /// How many levels each arm has in the first round, and in the second.
+    fn levels(line: &str) -> Vec<(&'static str, usize, usize)> {
+        let settings = resolved(line).unwrap();
+        let of = |arm: &Arm| (arm.name, settings.levels(arm, 1).len(), settings.levels(arm, 2).len());
+        settings.arms.iter().map(of).collect()
+    }
+
     #[test]
-    fn levels_are_those_of_the_first_policy() {
-        let settings = resolved("small --arms alone,detshare-alone,fair,exclusive --aggressiveness 0,0.5,1").unwrap();
-        let levels: Vec<_> = settings.arms.iter().map(|arm| (arm.name, settings.levels(arm).len())).collect();
-        assert_eq!(levels, [("alone", 1), ("detshare-alone", 1), ("fair", 3), ("exclusive", 1)]);
+    fn levels_are_those_of_the_first_policy_that_has_a_dial() {
+        let asked = levels("small --arms alone,detshare-alone,fair,slo-aware,tpot-first --aggressiveness 0,0.5,1");
+        assert_eq!(asked[1..], [("detshare-alone", 1, 1), ("fair", 1, 1), ("slo-aware", 3, 3), ("tpot-first", 1, 1)]);
         assert_eq!(resolved("small --aggressiveness 2"), Err(ErrorKind::ValueValidation));
+        assert_eq!(resolved("small --aggressiveness often"), Err(ErrorKind::ValueValidation));
+    }
+
+    #[test]
+    fn the_usual_arms_have_levels_in_the_first_round_beside_the_policy_as_it_is() {
+        let settings = resolved("small").unwrap();
+        let dial = settings.arms.iter().find(|arm| arm.name == "slo-aware").unwrap();
+        assert_eq!(settings.levels(dial, 1), [None, Some(0.0), Some(0.25), Some(0.5), Some(0.75), Some(1.0)]);
+        assert_eq!(settings.levels(dial, 2), [None]);
+        let several: Vec<_> = levels("small").into_iter().filter(|(_, first, _)| *first > 1).collect();
+        assert_eq!(several, [("slo-aware", 6, 1)]);
+        for line in ["small --aggressiveness none", "small --arms alone,slo-aware", "two-full", "llm-train", "soft"] {
+            assert!(levels(line).iter().all(|(_, first, second)| (*first, *second) == (1, 1)), "{line}");
+        }
+    }
+
+    #[test]
+    fn levels_that_make_no_sense_are_refused() {
+        let refused = |line: &str| {
+            let parsed = Bench::try_parse_from(std::iter::once("bench").chain(line.split_whitespace())).unwrap();
+            Settings::try_from(parsed.arguments).unwrap_err().to_string()
+        };
+        assert!(refused("small --aggressiveness none,0.5").contains("name none or levels"));
+        assert!(refused("small --arms alone,fair --aggressiveness 0.5").contains("name slo-aware among --arms"));
+        assert!(refused("llm-train --aggressiveness 0.5").contains("leave out --aggressiveness"));
     }
 
     #[test]

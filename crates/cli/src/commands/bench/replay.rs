@@ -1,7 +1,8 @@
 //! Which requests an LLM server is sent, and how fast: the same in every arm.
 
 use super::answers::Answers;
-use super::scenario::{Program, Trace, WARM_UP_SECONDS};
+use super::scenario::{Program, Trace};
+use super::schedule::LLM_WARM_UP_SECONDS;
 use super::service::Objectives;
 use crate::quantity;
 use serde::Serialize;
@@ -72,9 +73,9 @@ impl Replay {
         }
     }
 
-    /// The same server at so many requests a second, for so long and, before that, as long as others take to warm up.
+    /// The same server at so many requests a second, for so long and, before that, for as long as requests do not count.
     pub(crate) fn at_rate(&self, per_second: f64, seconds: u32) -> Self {
-        let warm_up = requests_in(per_second, WARM_UP_SECONDS);
+        let warm_up = requests_in(per_second, LLM_WARM_UP_SECONDS);
         let requests = (warm_up + requests_in(per_second, seconds)).max(1);
         Self { requests, warm_up: warm_up.min(requests - 1), per_second, ..self.clone() }
     }

@@ -130,7 +130,7 @@ impl Report {
                 seconds: settings.seconds,
                 rounds: runs.iter().map(|run| run.round).max().unwrap_or(0),
                 arms: settings.arms.iter().map(|arm| arm.name).collect(),
-                aggressiveness: settings.aggressiveness.clone(),
+                aggressiveness: settings.aggressiveness.all().to_vec(),
                 isolation: settings.isolation(),
                 limit_s: settings.limit.as_secs_f64(),
             },

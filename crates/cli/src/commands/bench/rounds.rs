@@ -6,6 +6,7 @@ use super::figures::Figures;
 use super::flags::Settings;
 use super::replay::Replay;
 use super::runner::{ArmRun, Runner, Stretch};
+use super::schedule::Schedule;
 use super::service::Times;
 use super::session::SessionError;
 use super::unrest::Unrest;
@@ -39,15 +40,16 @@ pub(crate) fn run(
     for round in 0..settings.rounds {
         let turns = turns(settings, round);
         let arms: Vec<Arm> = turns.iter().map(|(arm, _)| *arm).collect();
-        if round > 0 && !fits(estimates.of(&arms), runner.deadline) {
+        if round > 0 && !fits(estimates.of(&arms, round + 1), runner.deadline) {
             measured.dropped_rounds = settings.rounds - round;
             say(&format!("no time for the last {}: raise --limit for more", rounds_in_words(measured.dropped_rounds)));
             return Ok(());
         }
         for (place, (arm, load)) in turns.iter().enumerate() {
-            let rest = estimates.of(&arms[place..]) + estimates.of(&arms) * rounds_left(settings, round);
+            let later: f64 = (round + 1..settings.rounds).map(|later| estimates.of(&arms, later + 1)).sum();
+            let rest = estimates.of(&arms[place..], round + 1) + later;
             say(&progress(settings, round, (place, &turns), Duration::from_secs_f64(rest)));
-            let mut run = if fits(estimates.of(&[*arm]), runner.deadline) {
+            let mut run = if fits(estimates.of(&[*arm], round + 1), runner.deadline) {
                 runner.run(*arm, round + 1, *load)?
             } else {
                 ArmRun::left_out(arm.name, round + 1, *load)
@@ -56,7 +58,7 @@ pub(crate) fn run(
             say(&outcome(&run));
             for _ in 0..settings.again {
                 // What is still to come goes before.
-                let rest = estimates.of(&arms[place..]);
+                let rest = estimates.of(&arms[place..], round + 1);
                 if run.unrest().is_none_or(|unrest| !unrest.is_great()) || !fits(rest, runner.deadline) {
                     break;
                 }
@@ -92,49 +94,47 @@ fn calmer(first: ArmRun, second: ArmRun) -> ArmRun {
     kept
 }
 
-fn rounds_left(settings: &Settings, round: usize) -> f64 {
-    quantity::approximate((settings.rounds - round - 1) as u64)
-}
-
 fn fits(seconds: f64, deadline: Instant) -> bool {
     Instant::now() + Duration::from_secs_f64(seconds) <= deadline
 }
 
-/// How long arms take, as far as that is known.
+/// How long arms take, as far as that is known: what is planned, and what it takes beside that to set programs up, wait for
+/// those that are late, and take all down again.
 #[derive(Debug)]
-struct Estimates {
-    /// By name.
-    seen: BTreeMap<&'static str, f64>,
-    /// The least that one takes, by name.
-    least: BTreeMap<&'static str, f64>,
+struct Estimates<'a> {
+    settings: &'a Settings,
+    /// What an arm took beside what was planned for each of its sessions, by name.
+    beside: BTreeMap<&'static str, f64>,
 }
 
-impl Estimates {
-    fn new(settings: &Settings) -> Self {
-        let least = |arm: &Arm| {
-            let sessions = if arm.is_alone { settings.scenario.programs.len() } else { 1 };
-            let stretches = settings.levels(arm).len();
-            let one = f64::from(settings.seconds) * quantity::approximate(stretches as u64) + LEAST_SET_UP;
-            (arm.name, one * quantity::approximate(sessions as u64))
-        };
-        Self { seen: BTreeMap::new(), least: settings.arms.iter().map(least).collect() }
+impl<'a> Estimates<'a> {
+    fn new(settings: &'a Settings) -> Self {
+        Self { settings, beside: BTreeMap::new() }
     }
 
     fn learn(&mut self, arm: &Arm, run: &ArmRun) {
         if run.failure.is_none() {
-            self.seen.insert(arm.name, run.seconds);
+            let beside = (run.seconds - self.planned(arm, run.round)) / sessions(self.settings, arm);
+            self.beside.insert(arm.name, beside.max(0.0));
         }
     }
 
-    /// One that was not seen yet is taken to need as many times its least as the others did.
-    fn of(&self, arms: &[Arm]) -> f64 {
-        let least = |name: &str| self.least.get(name).copied().unwrap_or(0.0);
-        let (seen, expected) =
-            self.seen.iter().fold((0.0, 0.0), |(seen, sum), (name, one)| (seen + one, sum + least(name)));
-        let factor = if expected > 0.0 { seen / expected } else { 1.0 };
-        let one = |arm: &Arm| self.seen.get(arm.name).copied().unwrap_or(least(arm.name) * factor);
-        arms.iter().map(one).sum()
+    /// Of these in the round with that number, from 1. One that was not seen yet is taken to need as much as the others did.
+    fn of(&self, arms: &[Arm], round: usize) -> f64 {
+        let known = quantity::approximate(self.beside.len() as u64);
+        let usual = if known > 0.0 { self.beside.values().sum::<f64>() / known } else { LEAST_SET_UP };
+        let beside = |arm: &Arm| self.beside.get(arm.name).copied().unwrap_or(usual);
+        arms.iter().map(|arm| self.planned(arm, round) + beside(arm) * sessions(self.settings, arm)).sum()
     }
+
+    fn planned(&self, arm: &Arm, round: usize) -> f64 {
+        Schedule::of(self.settings, arm, round).end().as_secs_f64() * sessions(self.settings, arm)
+    }
+}
+
+/// How often programs are set up for an arm: once, or each by itself.
+fn sessions(settings: &Settings, arm: &Arm) -> f64 {
+    if arm.is_alone { quantity::approximate(settings.scenario.programs.len() as u64) } else { 1.0 }
 }
 
 pub(crate) fn say(line: &str) {
@@ -208,23 +208,38 @@ impl ArmRun {
 
 #[cfg(test)]
 mod tests {
+    use super::super::flags::tests::resolved;
     use super::super::summary::tests as examples;
     use super::*;
 
     #[test]
     fn what_was_not_seen_takes_as_much_longer_as_what_was() {
-        let arms = examples::arms();
-        let least: BTreeMap<_, _> = arms.iter().map(|arm| (arm.name, 10.0)).collect();
-        let mut estimates = Estimates { seen: BTreeMap::new(), least };
-        assert!((estimates.of(&arms) - 30.0).abs() < 1e-9);
+        let settings = resolved("small --arms alone,mps,slo-aware --seconds 9").unwrap();
+        let [alone, mps, policy] = settings.arms[..] else { panic!("{:?}", settings.arms) };
+        let mut estimates = Estimates::new(&settings);
+        let close = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found} {expected}");
+        close(estimates.of(&[alone], 1), 2.0 * (10.0 + LEAST_SET_UP));
         let mut run = examples::run("mps", 1, 1.0, 1.0, None);
-        run.seconds = 15.0;
-        estimates.learn(&arms[1], &run);
-        assert!((estimates.of(&arms) - 45.0).abs() < 1e-9);
+        run.seconds = 17.0;
+        estimates.learn(&mps, &run);
+        close(estimates.of(&settings.arms, 1), 2.0 * (10.0 + 7.0) + 17.0 + (12.0 + 7.0));
         run.failure = Some("it broke".to_string());
         run.seconds = 0.1;
-        estimates.learn(&arms[1], &run);
-        assert!((estimates.of(&arms[1..2]) - 15.0).abs() < 1e-9, "how long it took to fail says nothing");
+        estimates.learn(&mps, &run);
+        close(estimates.of(&[mps], 1), 17.0);
+        close(estimates.of(&[policy], 2), 19.0);
+    }
+
+    #[test]
+    fn a_round_without_levels_is_not_taken_to_last_as_long_as_one_with_them() {
+        let settings = resolved("small").unwrap();
+        let dial = *settings.arms.iter().find(|arm| arm.has_dial()).unwrap();
+        let mut estimates = Estimates::new(&settings);
+        let mut run = examples::run("slo-aware", 1, 1.0, 1.0, None);
+        run.seconds = estimates.planned(&dial, 1) + 13.0;
+        estimates.learn(&dial, &run);
+        let expected = Schedule::of(&settings, &dial, 2).end().as_secs_f64() + 13.0;
+        assert!((estimates.of(&[dial], 2) - expected).abs() < 1e-9, "{}", estimates.of(&[dial], 2));
     }
 
     fn unrest(late_per_second: f64) -> Unrest {

@@ -13,6 +13,7 @@ use super::own_daemon::{Configuration, OwnDaemon, OwnDaemonError};
 use super::replay::Replay;
 use super::sampler::{self, Sample, TenantSeen};
 use super::scenario::{Device, Program};
+use super::schedule::Schedule;
 use super::session::{self, Done, Session, SessionError};
 use super::told_apart::{self, Taken, ToldApart};
 use super::unrest::Unrest;
@@ -156,15 +157,15 @@ impl<'a> Runner<'a> {
         kept: &mut Vec<Kept>,
     ) -> Result<Vec<Stretch>, SessionError> {
         std::fs::create_dir_all(folder)?;
-        let levels = self.settings.levels(&arm);
-        let ground = self.put_up(arm, &levels, folder)?;
+        let schedule = Schedule::of(self.settings, &arm, round);
+        let ground = self.put_up(arm, folder)?;
         let all: Vec<&'static Program> = self.settings.scenario.programs.iter().collect();
         let groups: Vec<&[&'static Program]> =
             if arm.is_alone { all.iter().map(std::slice::from_ref).collect() } else { vec![&all] };
         let mut stretches: Vec<Stretch> =
-            levels.iter().map(|level| Stretch { aggressiveness: *level, programs: Vec::new() }).collect();
+            schedule.levels.iter().map(|level| Stretch { aggressiveness: *level, programs: Vec::new() }).collect();
         for programs in groups {
-            let done = self.session(arm, &ground, programs, &levels, &self.replays_at(load), folder, samples)?;
+            let done = self.session(arm, &ground, programs, &schedule, &self.replays_at(load), folder, samples)?;
             let taken: Vec<Option<Taken>> =
                 programs.iter().map(|program| Taken::read(&folder.join(program.name))).collect();
             self.note(arm, load, programs, &done, &taken, &mut stretches)?;
@@ -178,12 +179,13 @@ impl<'a> Runner<'a> {
         Ok(stretches)
     }
 
-    fn put_up(&self, arm: Arm, levels: &[Option<f64>], folder: &Path) -> Result<Ground, SessionError> {
+    fn put_up(&self, arm: Arm, folder: &Path) -> Result<Ground, SessionError> {
         Ok(match arm.way {
             Way::Bare => Ground::Bare,
             Way::Mps { .. } | Way::Fixed { .. } => Ground::Mps(Mps::start(folder)?),
             Way::DetShare { policy } => {
-                Ground::Daemon(OwnDaemon::start(folder, &self.configuration(policy, levels[0]))?)
+                // While nothing is measured, the dial is where it usually is.
+                Ground::Daemon(OwnDaemon::start(folder, &self.configuration(policy, None))?)
             }
         })
     }
@@ -199,13 +201,11 @@ impl<'a> Runner<'a> {
         arm: Arm,
         ground: &Ground,
         programs: &[&'static Program],
-        levels: &[Option<f64>],
+        schedule: &Schedule,
         replays: &[&Replay],
         folder: &Path,
         samples: &mut Vec<Sample>,
     ) -> Result<Done, SessionError> {
-        let stretches = levels.len();
-        let seconds = self.settings.seconds * u32::try_from(stretches).unwrap_or(1);
         let sampler = match ground {
             Ground::Daemon(daemon) => Some(daemon.sampler()?),
             Ground::Bare | Ground::Mps(_) => None,
@@ -216,7 +216,7 @@ impl<'a> Runner<'a> {
             let files = Measured::files(program, &folder)?;
             let replay = replays.iter().find(|replay| replay.program == program.name).copied();
             let mut command = self.command(arm, ground, program, replay, &folder)?;
-            command.args(program.arguments(seconds, replay, &files));
+            command.args(program.arguments(schedule, replay, &files));
             started.push(Measured::start(program, files, &folder, &mut command)?);
         }
         let check = |started: &[Measured]| match ground {
@@ -226,20 +226,19 @@ impl<'a> Runner<'a> {
             }
             Ground::Bare | Ground::Daemon(_) => Ok(()),
         };
-        let next = |number: usize| match (ground, arm.way) {
+        let turn = |level: f64| match (ground, arm.way) {
             (Ground::Daemon(daemon), Way::DetShare { policy }) => {
-                Ok(daemon.change(&self.configuration(policy, levels[number]))?)
+                Ok(daemon.change(&self.configuration(policy, Some(level)))?)
             }
             _ => Ok(()),
         };
         let session = Session {
             signals: self.signals,
             deadline: self.deadline,
-            seconds: self.settings.seconds,
-            stretches,
+            schedule,
             patience: if replays.is_empty() { session::PATIENCE } else { session::PATIENCE_FOR_ALL },
         };
-        let done = session.run(started, check, next)?;
+        let done = session.run(started, check, turn)?;
         if let Way::Fixed { width } = arm.way {
             for program in programs {
                 expect_lane(program, self.fixed_lane(program, width), &folder.join(program.name))?;

@@ -1,6 +1,7 @@
 //! What can be measured: programs that share a GPU, as data.
 
 use super::replay::Replay;
+use super::schedule::Schedule;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use detshare_api::Class;
 
@@ -89,6 +90,9 @@ const LLM_8B: &[&str] = &["--shape", "8b", "--longest-context", "16384", "--pref
 /// Enough requests for a tail.
 const LLM_SECONDS: u32 = 30;
 
+/// So that two rounds of all arms fit into eight minutes, most of which go into setting programs up.
+const SHORT_SECONDS: u32 = 3;
+
 const SMALL_PERIOD_US: u32 = 6_000;
 const LARGE_PERIOD_US: u32 = 10_000;
 /// Launching each kernel from Python takes 13 to 18 ms a step; with less time between two the queue would be what is measured.
@@ -108,14 +112,14 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         about: "a small inference server, a request each 6 ms, beside the training of a transformer",
         device: Device::Gpu,
         programs: &[serve("serve", SMALL_PERIOD_US, SMALL), TRANSFORMER],
-        seconds: 10,
+        seconds: SHORT_SECONDS,
     },
     Scenario {
         name: "7b",
         about: "decoding with a 7B-like model, a request each 10 ms, beside the training of a transformer",
         device: Device::Gpu,
         programs: &[serve("serve", LARGE_PERIOD_US, LARGE), TRANSFORMER],
-        seconds: 10,
+        seconds: SHORT_SECONDS,
     },
     Scenario {
         name: "small-poisson",
@@ -242,6 +246,12 @@ impl Scenario {
         self.has_latency() && self.programs.iter().any(|program| program.class == Class::BestEffort)
     }
 
+    /// Whether the dial is turned if nobody says otherwise: where it is between two classes, and not where all arms are to
+    /// answer the same requests or do the same number of steps.
+    pub(crate) fn has_usual_levels(&self) -> bool {
+        self.has_both_classes() && !self.has_servers() && self.device == Device::Gpu
+    }
+
     /// Its LLM servers, and where their requests come from.
     pub(crate) fn servers(&self) -> impl Iterator<Item = (&'static Program, Trace)> {
         self.programs.iter().filter_map(|program| match program.protocol {
@@ -261,23 +271,24 @@ impl Scenario {
 }
 
 impl Program {
-    /// Its command line after the name of its file: what is the same in every run, and how much there is to do in so many
-    /// seconds, or which requests a server replays. `files` are where it writes and what it watches for.
-    pub(crate) fn arguments(&self, seconds: u32, replay: Option<&Replay>, files: &ProgramFiles) -> Vec<String> {
+    /// Its command line after the name of its file: what is the same in every run, and how much there is to do in the time of
+    /// a session, or which requests a server replays. `files` are where it writes and what it watches for.
+    pub(crate) fn arguments(&self, schedule: &Schedule, replay: Option<&Replay>, files: &ProgramFiles) -> Vec<String> {
+        let (unmeasured, counted) = (schedule.unmeasured, schedule.counted());
         let mut arguments: Vec<String> = self.arguments.iter().map(ToString::to_string).collect();
         let mut add = |name: &str, value: String| arguments.extend([name.to_string(), value]);
         match self.protocol {
             Protocol::Serve { period_us } => {
                 add("--period-ms", (f64::from(period_us) / 1e3).to_string());
-                add("--requests", self.amount(seconds).to_string());
-                add("--warm-up", self.warm_up().to_string());
+                add("--requests", self.amount(counted).to_string());
+                add("--warm-up", self.amount(unmeasured).to_string());
             }
             Protocol::Train => {
                 // It is told to stop; this is for one that does not see it.
-                add("--seconds", (u64::from(seconds) * LONGEST_TRAINING).to_string());
+                add("--seconds", (u64::from(unmeasured + counted) * LONGEST_TRAINING).to_string());
             }
             Protocol::Lines { pause_us, .. } => {
-                add("--steps", self.amount(seconds).to_string());
+                add("--steps", self.amount(unmeasured + counted).to_string());
                 add("--pause-us", pause_us.to_string());
                 arguments.push("--progress".to_string());
                 return arguments;
@@ -303,15 +314,8 @@ impl Program {
             }
         }
     }
-
-    /// Requests before those that count.
-    fn warm_up(&self) -> u64 {
-        self.amount(WARM_UP_SECONDS)
-    }
 }
 
-/// For how long requests do not count at first.
-pub(crate) const WARM_UP_SECONDS: u32 = 2;
 /// Times the measured seconds after which a training that is not stopped ends by itself.
 const LONGEST_TRAINING: u64 = 10;
 /// Times as many steps as are done in the measured seconds, for a program that nobody can stop and that the others are
@@ -331,8 +335,15 @@ pub(crate) struct ProgramFiles {
 
 #[cfg(test)]
 mod tests {
+    use super::super::flags::tests::resolved;
     use super::*;
     use std::collections::BTreeSet;
+
+    /// Of the first arm, in the first round.
+    fn schedule(line: &str) -> Schedule {
+        let settings = resolved(line).unwrap();
+        Schedule::of(&settings, &settings.arms[0], 1)
+    }
 
     #[test]
     fn names_are_names() {
@@ -348,10 +359,12 @@ mod tests {
     #[test]
     fn a_server_is_told_how_many_requests_there_are() {
         let files = ProgramFiles { out: "o".to_string(), start: "s".to_string(), stop: "t".to_string() };
-        let line = by_name("small").unwrap().programs[0].arguments(12, None, &files).join(" ");
+        let line = by_name("small").unwrap().programs[0]
+            .arguments(&schedule("small --arms alone --seconds 12"), None, &files)
+            .join(" ");
         assert_eq!(
             line,
-            "--shape small --arrivals periodic --seed 1 --period-ms 6 --requests 2000 --warm-up 333 --out o \
+            "--shape small --arrivals periodic --seed 1 --period-ms 6 --requests 2000 --warm-up 166 --out o \
              --start-file s --stop-file t"
         );
     }
@@ -359,8 +372,9 @@ mod tests {
     #[test]
     fn steps_are_counted_and_what_is_left_outlasts_the_rest() {
         let soft = by_name("soft").unwrap();
+        let schedule = schedule("soft --arms alone --seconds 2");
         let lines: Vec<_> =
-            soft.programs.iter().map(|program| program.arguments(2, None, &ProgramFiles::default())).collect();
+            soft.programs.iter().map(|program| program.arguments(&schedule, None, &ProgramFiles::default())).collect();
         assert!(lines[0].join(" ").ends_with("--steps 360 --pause-us 4000 --progress"), "{:?}", lines[0]);
         assert!(lines[1].join(" ").ends_with("--steps 240 --pause-us 0 --progress"), "{:?}", lines[1]);
     }

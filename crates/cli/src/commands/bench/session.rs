@@ -10,7 +10,7 @@ use super::mps::MpsError;
 use super::output::Output;
 use super::own_daemon::OwnDaemonError;
 use super::process::PAUSE;
-use super::scenario::WARM_UP_SECONDS;
+use super::schedule::Schedule;
 use super::unrest::{Seen, Watch};
 use crate::program::Signals;
 use crate::{part, shim};
@@ -22,8 +22,6 @@ use std::time::{Duration, Instant};
 const LONGEST_SET_UP: Duration = Duration::from_secs(120);
 /// How long they may take to end when they are told to: results are digested then.
 const LONGEST_STOP: Duration = Duration::from_secs(40);
-/// What a stretch is longer by that has requests in it that do not count.
-const WARM_UP: Duration = Duration::from_secs(WARM_UP_SECONDS as u64);
 /// Times the measured seconds after which requests that are still not answered are given up.
 pub(crate) const PATIENCE: u32 = 2;
 /// The same, where all requests are to be answered in every arm, also in those that slow the server down to half its speed
@@ -65,11 +63,8 @@ pub(crate) struct Session<'a> {
     pub(crate) signals: &'a Signals,
     /// Not beyond this, whatever happens.
     pub(crate) deadline: Instant,
-    /// How long each stretch lasts.
-    pub(crate) seconds: u32,
-    /// How many of them there are.
-    pub(crate) stretches: usize,
-    /// Times their length after which requests that are still not answered are given up.
+    pub(crate) schedule: &'a Schedule,
+    /// Times its length after which requests that are still not answered are given up.
     pub(crate) patience: u32,
 }
 
@@ -85,19 +80,19 @@ pub(crate) struct Done {
 }
 
 impl Session<'_> {
-    /// Runs the programs, which were started. `check` is called when all are set up, and `next` at the beginning of each
-    /// stretch but the first, with its number.
+    /// Runs the programs, which were started. `check` is called when all are set up, and `turn` to turn the dial to
+    /// a level.
     pub(crate) fn run(
         &self,
         mut programs: Vec<Measured>,
         check: impl FnOnce(&[Measured]) -> Result<(), SessionError>,
-        next: impl FnMut(usize) -> Result<(), SessionError>,
+        turn: impl FnMut(f64) -> Result<(), SessionError>,
     ) -> Result<Done, SessionError> {
         self.set_up(&mut programs)?;
         check(&programs)?;
         let watch = Watch::start()?;
         programs.iter().try_for_each(Measured::begin)?;
-        let windows = self.work(&mut programs, next)?;
+        let windows = self.work(&mut programs, turn)?;
         let seen = watch.stop();
         programs.iter().try_for_each(Measured::stop)?;
         self.wait_for_the_end(&mut programs)?;
@@ -123,15 +118,13 @@ impl Session<'_> {
     fn work(
         &self,
         programs: &mut [Measured],
-        mut next: impl FnMut(usize) -> Result<(), SessionError>,
+        mut turn: impl FnMut(f64) -> Result<(), SessionError>,
     ) -> Result<Vec<Window>, SessionError> {
-        let begun = Instant::now();
-        let stretch = Duration::from_secs(self.seconds.into());
-        // When the stretch with that number is over.
-        let end_of = |number: usize| stretch * u32::try_from(number + 1).unwrap_or(u32::MAX) + WARM_UP;
+        let (begun, begun_at) = (Instant::now(), clock::now());
+        let schedule = self.schedule;
         let has_latency = programs.iter().any(|program| program.program.class == Class::Latency);
-        let longest = end_of(self.stretches - 1) * if has_latency { self.patience } else { 1 };
-        let mut windows = vec![Window::EVER];
+        let longest = schedule.end() * if has_latency { self.patience } else { 1 };
+        let mut windows: Vec<Window> = Vec::new();
         loop {
             let mut at_work = 0;
             for program in programs.iter_mut() {
@@ -142,10 +135,20 @@ impl Session<'_> {
                 return Ok(windows);
             }
             let number = windows.len();
-            if number < self.stretches && begun.elapsed() >= end_of(number - 1) {
-                windows[number - 1].to = clock::now();
-                next(number)?;
-                windows.push(Window { from: clock::now(), to: f64::INFINITY });
+            if number < schedule.levels.len() && begun.elapsed() >= schedule.begin(number) {
+                if let Some(last) = windows.last_mut() {
+                    last.to = clock::now();
+                }
+                let from = match schedule.levels[number] {
+                    // Where all counts, that is also what was done before we were here.
+                    None if schedule.begin(number) == Duration::ZERO => f64::NEG_INFINITY,
+                    None => begun_at + schedule.begin(number).as_secs_f64(),
+                    Some(level) => {
+                        turn(level)?;
+                        clock::now() + schedule.settling(number).as_secs_f64()
+                    }
+                };
+                windows.push(Window { from, to: f64::INFINITY });
             }
             self.pause()?;
         }
@@ -153,8 +156,7 @@ impl Session<'_> {
 
     fn wait_for_the_end(&self, programs: &mut [Measured]) -> Result<(), SessionError> {
         // Those that cannot be told to stop have as much left to do as was measured, or a few times that.
-        let measured = Duration::from_secs(self.seconds.into()) * u32::try_from(self.stretches).unwrap_or(1);
-        let until = Instant::now() + LONGEST_STOP + measured * PATIENCE * PATIENCE;
+        let until = Instant::now() + LONGEST_STOP + self.schedule.end() * PATIENCE * PATIENCE;
         for program in programs {
             while !program.has_ended()? {
                 if Instant::now() >= until {

@@ -9,6 +9,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Deserialize)]
 pub(crate) struct Measured {
     arms: Vec<Arm>,
+    settings: Option<MeasuredSettings>,
+}
+
+#[derive(Debug, Deserialize)]
+struct MeasuredSettings {
+    isolation: Option<String>,
+}
+
+impl Measured {
+    /// What kept tenants apart, if it says so and it was one of both.
+    pub(crate) fn isolation(&self) -> Option<&str> {
+        let isolation = self.settings.as_ref()?.isolation.as_deref();
+        isolation.filter(|name| ["mps", "process"].contains(name))
+    }
 }
 
 #[derive(Debug, Deserialize)]

@@ -1,0 +1,149 @@
+//! What of a session's time is measured: nothing at first, and then a stretch for each level of the dial.
+
+use super::arm::{Arm, Way};
+use super::flags::Settings;
+use super::scenario::Device;
+use std::time::Duration;
+
+/// For how long nothing counts at first: clocks rise, and whatever is made at first use is made.
+pub(crate) const WARM_UP_SECONDS: u32 = 1;
+/// For how much longer nothing counts where tenants run together. What comes first of several levels would otherwise be
+/// measured while kernels have no profile yet and the server's rhythm is not known, and look worse than it is.
+const LEARNING_SECONDS: u32 = 2;
+/// For how long nothing counts after the dial was turned: tenants see it within a millisecond, but what was launched before
+/// is still in flight, and who was late is so until the queue is gone.
+const SETTLING_SECONDS: u32 = 1;
+/// For how long requests do not count at first of LLM servers, which have fewer of them.
+pub(crate) const LLM_WARM_UP_SECONDS: u32 = 2;
+
+/// How the time of a session is divided, in seconds from when its programs begin.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Schedule {
+    /// For how long nothing counts at first; the dial is where it usually is.
+    pub(crate) unmeasured: u32,
+    /// How long each stretch is measured.
+    seconds: u32,
+    /// Where the dial is in each stretch; none is where it usually is.
+    pub(crate) levels: Vec<Option<f64>>,
+}
+
+impl Schedule {
+    /// Of a session of that arm, in the round with that number, from 1.
+    pub(crate) fn of(settings: &Settings, arm: &Arm, round: usize) -> Self {
+        let levels = settings.levels(arm, round);
+        let are_tenants_together = matches!(arm.way, Way::DetShare { .. }) && !arm.is_alone;
+        let unmeasured = match settings.scenario.device {
+            Device::Gpu => WARM_UP_SECONDS + if are_tenants_together { LEARNING_SECONDS } else { 0 },
+            // Its programs do a number of steps, which is to be the same as alone: only so can bits be compared.
+            Device::Soft if levels == [None] => 0,
+            Device::Soft => LEARNING_SECONDS,
+        };
+        if settings.scenario.has_servers() {
+            return Self::of_servers(settings.seconds);
+        }
+        Self { unmeasured, seconds: settings.seconds, levels }
+    }
+
+    /// Where all requests are those of a trace: which of them count is known by their number, whenever they come.
+    pub(crate) fn of_servers(seconds: u32) -> Self {
+        Self { unmeasured: 0, seconds: seconds + LLM_WARM_UP_SECONDS, levels: vec![None] }
+    }
+
+    /// When the stretch with that number begins, and the dial is turned for it; for the one after the last, when all is over.
+    pub(crate) fn begin(&self, number: usize) -> Duration {
+        let before: Duration = (0..number.min(self.levels.len())).map(|one| self.settling(one) + self.stretch()).sum();
+        Duration::from_secs(self.unmeasured.into()) + before
+    }
+
+    /// How long nothing counts when it has begun.
+    pub(crate) fn settling(&self, number: usize) -> Duration {
+        let is_turned = self.levels.get(number).is_some_and(Option::is_some);
+        Duration::from_secs(if is_turned { SETTLING_SECONDS.into() } else { 0 })
+    }
+
+    /// How long it is measured.
+    pub(crate) fn stretch(&self) -> Duration {
+        Duration::from_secs(self.seconds.into())
+    }
+
+    /// When all of it is over.
+    pub(crate) fn end(&self) -> Duration {
+        self.begin(self.levels.len())
+    }
+
+    /// How long programs have to do that begin to count when the others do.
+    pub(crate) fn counted(&self) -> u32 {
+        u32::try_from(self.end().as_secs()).unwrap_or(u32::MAX) - self.unmeasured
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::flags::tests::resolved;
+    use super::super::session::PATIENCE;
+    use super::*;
+
+    /// What a session takes beside what its schedule says, on an H200: 7.0 to 9.7 s for a program by itself, 10.9 to 13.1 s for
+    /// two together (`seconds` of the runs in bench/results/h200-sharing/*/results.json). Frameworks are loaded, models are
+    /// made, MPS is started, and results are digested.
+    const SET_UP_ALONE: Duration = Duration::from_secs(8);
+    const SET_UP_TOGETHER: Duration = Duration::from_secs(13);
+    /// Arms in which the server of `small` cannot keep up: launches are not held, so a step takes longer than a period.
+    const OVERLOADED: [&str; 2] = ["mps", "throughput"];
+
+    fn scheduled(line: &str, arm: &str, round: usize) -> Schedule {
+        let settings = resolved(line).unwrap();
+        let arm = settings.arms.iter().find(|one| one.name == arm).unwrap();
+        Schedule::of(&settings, arm, round)
+    }
+
+    fn planned(settings: &Settings) -> Duration {
+        let arm_in = |arm: &Arm, round: usize| {
+            let end = Schedule::of(settings, arm, round).end();
+            let lasts = if OVERLOADED.contains(&arm.name) { end * PATIENCE } else { end };
+            if arm.is_alone {
+                (SET_UP_ALONE + lasts) * u32::try_from(settings.scenario.programs.len()).unwrap()
+            } else {
+                SET_UP_TOGETHER + lasts
+            }
+        };
+        (1..=settings.rounds).flat_map(|round| settings.arms.iter().map(move |arm| arm_in(arm, round))).sum()
+    }
+
+    #[test]
+    fn two_rounds_of_the_usual_arms_fit_into_the_usual_limit() {
+        for scenario in ["small", "7b"] {
+            let settings = resolved(scenario).unwrap();
+            assert_eq!(settings.rounds, 2);
+            let planned = planned(&settings);
+            assert!(planned <= settings.limit, "{scenario}: {planned:?} of {:?}", settings.limit);
+        }
+    }
+
+    #[test]
+    fn what_tenants_learn_from_is_not_measured() {
+        let seconds = Duration::from_secs;
+        let alone = scheduled("small --seconds 6", "alone", 1);
+        assert_eq!((alone.begin(0), alone.settling(0), alone.end()), (seconds(1), seconds(0), seconds(7)));
+        let policy = scheduled("small --arms slo-aware --seconds 6", "slo-aware", 1);
+        assert_eq!((policy.begin(0), policy.settling(0), policy.end()), (seconds(3), seconds(0), seconds(9)));
+        assert_eq!(policy.counted(), 6, "a server's requests in that time");
+    }
+
+    #[test]
+    fn the_first_level_is_one_that_the_dial_is_turned_to() {
+        let seconds = Duration::from_secs;
+        let dial = scheduled("small --seconds 6 --aggressiveness 0,1", "slo-aware", 2);
+        assert_eq!(dial.levels, [Some(0.0), Some(1.0)]);
+        assert_eq!((dial.unmeasured, dial.begin(0), dial.settling(0)), (3, seconds(3), seconds(1)));
+        assert_eq!((dial.begin(1), dial.settling(1), dial.end()), (seconds(10), seconds(1), seconds(17)));
+        assert_eq!(dial.counted(), 14);
+    }
+
+    #[test]
+    fn on_the_software_gpu_arms_do_the_same_number_of_steps() {
+        for arm in ["alone", "slo-aware"] {
+            assert_eq!(scheduled("soft --seconds 5", arm, 1).end(), Duration::from_secs(5), "{arm}");
+        }
+    }
+}
