@@ -56,7 +56,9 @@ pub(crate) fn test() -> Result<()> {
     }
     steps.run("order with graphs in segments", || softgpu::order_in_segments(&built))?;
     steps.run("the checker finds nothing in what is right", || softgpu::checked(&built))?;
-    steps.run("tenants: chaos", || softgpu::chaos(&built, &["chaos", "--rounds", "1000", "--seed", "1"]))?;
+    // On a machine that others use, one that is woken late now and then is no failure; `bench --tenants` allows none.
+    let chaos = ["chaos", "--rounds", "1000", "--seed", "1", "--mostly-within-ms", tenants::SURVIVORS_GO_ON_MS];
+    steps.run("tenants: chaos", || softgpu::chaos(&built, &chaos))?;
     steps.run("tenants: a crowd", || softgpu::chaos(&built, &["crowd", "--waves", "1"]))?;
     steps.run("tenants: coming and going", || softgpu::chaos(&built, &["churn"]))?;
     steps.run("tenants: the GPU's scripts", || tenants::scripts(&built))?;
