@@ -121,7 +121,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     println!("lanes seen: {lanes:?}; tenants doubted: {}", doubted.len());
     let longest = times.longest().unwrap_or_default();
     let (count, late) = (times.count(), times.longer_than(AIM));
-    println!("the slowest survivor went on after {} ms; {late} of {count} took longer than {} ms", ms(longest), ms(AIM));
+    println!(
+        "the slowest survivor went on after {} ms; {late} of {count} took longer than {} ms",
+        ms(longest),
+        ms(AIM)
+    );
     let seconds = started.elapsed().as_secs_f64();
     println!("{judged} results were those of an undisturbed program, of every survivor after every round");
     println!("{} rounds in {seconds:.0} s, {ended} tenants ended with the right result, 0 failures", arguments.rounds);
