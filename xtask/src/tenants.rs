@@ -12,6 +12,8 @@ use std::process::Command;
 const RECORDED_BY: &str = "cargo xtask bench --tenants --record";
 /// What the daemon may take of a core beside 16 busy tenants, in percent.
 const DAEMON_PERCENT: &str = "1";
+/// What every survivor is to go on within, in milliseconds.
+pub(crate) const SURVIVORS_GO_ON_MS: &str = "100";
 /// As many as CI runs.
 const ROUNDS: &str = "1000";
 
@@ -41,11 +43,13 @@ pub(crate) fn bench(record: bool) -> Result<()> {
     let idle = chaos(&built, "idle-cost", &["--at-most", DAEMON_PERCENT])?;
     let churn = chaos(&built, "churn", &[])?;
     let starts = run_cost(&built)?;
-    let chaos = chaos(&built, "chaos", &["--rounds", ROUNDS, "--seed", "1"])?;
+    let crowd = chaos(&built, "crowd", &[])?;
+    let chaos = chaos(&built, "chaos", &["--rounds", ROUNDS, "--seed", "1", "--within-ms", SURVIVORS_GO_ON_MS])?;
     if record {
         write_record(RECORDED_BY, "daemon-cost.json", json!({ "idle_cost": idle, "churn": churn }))?;
         write_record(RECORDED_BY, "run-cost.json", starts)?;
         write_record(RECORDED_BY, "chaos.json", chaos)?;
+        write_record(RECORDED_BY, "crowd.json", crowd)?;
     }
     Ok(())
 }

@@ -56,11 +56,13 @@ pub(crate) fn test() -> Result<()> {
     }
     steps.run("order with graphs in segments", || softgpu::order_in_segments(&built))?;
     steps.run("the checker finds nothing in what is right", || softgpu::checked(&built))?;
-    steps.run("tenants: chaos", || softgpu::chaos(&built, &["chaos", "--rounds", "1000", "--seed", "1"]))?;
+    // On a machine that others use, one that is woken late now and then is no failure; `bench --tenants` allows none.
+    let chaos = ["chaos", "--rounds", "1000", "--seed", "1", "--mostly-within-ms", tenants::SURVIVORS_GO_ON_MS];
+    steps.run("tenants: chaos", || softgpu::chaos(&built, &chaos))?;
     steps.run("tenants: a crowd", || softgpu::chaos(&built, &["crowd", "--waves", "1"]))?;
     steps.run("tenants: coming and going", || softgpu::chaos(&built, &["churn"]))?;
     steps.run("tenants: the GPU's scripts", || tenants::scripts(&built))?;
-    steps.run("tenants: a page that lies", || softgpu::chaos(&built, &["hostile"]))?;
+    steps.run("tenants: a page that lies", || softgpu::chaos(&built, &["hostile", "--tenants", "8"]))?;
     steps.run("the same bits: driver API", || softgpu::verify_driver_api(&built))?;
     match ptxas::compilers() {
         Ok(compilers) => steps.run("ptxas accepts rewritten kernels", || ptxas::accepts_versions(&compilers))?,

@@ -4,6 +4,8 @@
 #![cfg(loom)]
 #![allow(dead_code, unreachable_pub, reason = "each file is used as far as it is modelled")]
 
+#[path = "../src/decisions.rs"]
+mod decisions;
 #[path = "../src/seqlock.rs"]
 mod seqlock;
 #[path = "../src/slot.rs"]
@@ -15,6 +17,36 @@ mod sync;
 #[path = "../src/wait.rs"]
 mod wait;
 
+/// The ring of `../src/layout.rs` with fewer places, so that it comes round within a model.
+mod layout {
+    use crate::sync::AtomicU64;
+
+    pub(crate) const DECISIONS: usize = 2;
+    pub(crate) const DECISION_WORDS: usize = 6;
+
+    pub(crate) struct Apart<T>(pub(crate) T);
+
+    pub(crate) struct DecisionPage {
+        pub(crate) written: Apart<AtomicU64>,
+        pub(crate) ring: [DecisionRecord; DECISIONS],
+    }
+
+    pub(crate) struct DecisionRecord {
+        pub(crate) stamp: AtomicU64,
+        pub(crate) words: [AtomicU64; DECISION_WORDS],
+    }
+
+    impl DecisionPage {
+        pub(crate) fn new() -> Self {
+            let zero = || AtomicU64::new(0);
+            let record = || DecisionRecord { stamp: zero(), words: core::array::from_fn(|_| zero()) };
+            Self { written: Apart(zero()), ring: core::array::from_fn(|_| record()) }
+        }
+    }
+}
+
+use decisions::Noted;
+use layout::{DECISIONS, DecisionPage};
 use loom::sync::Arc;
 use loom::thread;
 use seqlock::Sequence;
@@ -286,5 +318,105 @@ fn an_entry_belongs_to_the_generation_that_it_is_read_with() {
         late.join().expect("no panic");
         next.join().expect("no panic");
         assert_eq!(slot.1.read(), Some(2), "the new owner's entry stays");
+    });
+}
+
+/// A decision of which each part says which one it is.
+fn decision(which: u8) -> Noted {
+    let number = u64::from(which);
+    Noted {
+        at_ns: number,
+        kernel: number,
+        predicted_ns: number,
+        measured_ns: number,
+        held_ns: number,
+        lane: which,
+        reason: which,
+        held_for: which,
+        because_of: which,
+        doubts: which,
+    }
+}
+
+/// Which ones were found; none of them mixed with another.
+fn whole(found: &[Noted]) -> Vec<u8> {
+    let which = |noted: &Noted| {
+        assert_eq!(*noted, decision(noted.lane), "mixed");
+        noted.lane
+    };
+    found.iter().map(which).collect()
+}
+
+/// A ring that is full, so that the next decisions take the places of these.
+fn full_ring() -> Arc<DecisionPage> {
+    let page = Arc::new(DecisionPage::new());
+    (1..=DECISIONS).for_each(|which| _ = decisions::write(&page, &decision(which as u8)));
+    page
+}
+
+/// The reader sees the place before, while and after it is written again.
+#[test]
+fn a_decision_that_is_read_is_whole() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let page = full_ring();
+        let writer = {
+            let page = Arc::clone(&page);
+            thread::spawn(move || _ = decisions::write(&page, &decision(3)))
+        };
+        let found = whole(&decisions::read(&page));
+        assert!([&[1, 2][..], &[2], &[2, 3]].contains(&&found[..]), "{found:?}");
+        writer.join().expect("no panic");
+        assert_eq!(whole(&decisions::read(&page)), [2, 3], "nobody writes any more");
+    });
+}
+
+/// Two threads of a tenant decide at once, and one of them looks before the other is done: each has a place of its own.
+#[test]
+fn decisions_of_two_threads_are_not_mixed() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let page = full_ring();
+        let other = {
+            let page = Arc::clone(&page);
+            thread::spawn(move || decisions::write(&page, &decision(3)))
+        };
+        let own_number = decisions::write(&page, &decision(4));
+        assert!(whole(&decisions::read(&page)).contains(&4), "who has written finds it");
+        assert_ne!(own_number, other.join().expect("no panic"), "each has a number of its own");
+        let mut found = whole(&decisions::read(&page));
+        found.sort_unstable();
+        assert_eq!(found, [3, 4]);
+    });
+}
+
+/// What a launch took is added later: to its own decision or, in the moment when another takes its place, to that one. Nothing else of
+/// either changes.
+#[test]
+fn a_late_measurement_changes_nothing_else() {
+    const TOOK: u64 = 100;
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let page = Arc::new(DecisionPage::new());
+        let first = decisions::write(&page, &decision(1));
+        decisions::write(&page, &decision(2));
+        let writer = {
+            let page = Arc::clone(&page);
+            thread::spawn(move || _ = decisions::write(&page, &decision(3)))
+        };
+        decisions::measured(&page, first, TOOK);
+        writer.join().expect("no panic");
+        let found = decisions::read(&page);
+        let but_its_time = |noted: &Noted| Noted { measured_ns: u64::from(noted.lane), ..*noted };
+        assert_eq!(whole(&found.iter().map(but_its_time).collect::<Vec<_>>()), [2, 3]);
+        assert_eq!(found[0].measured_ns, 2);
+        assert!([3, TOOK].contains(&found[1].measured_ns), "{found:?}");
+        // Its place is somebody else's for good.
+        let before = found[1].measured_ns;
+        decisions::measured(&page, first, TOOK + 1);
+        assert_eq!(decisions::read(&page)[1].measured_ns, before);
     });
 }

@@ -3,6 +3,7 @@
 use crate::crew::Crew;
 use crate::figures::{self, ms};
 use crate::house::{House, LOOK, PATIENCE, Programs};
+use crate::process::{adopt_orphans, descendants};
 use crate::random::Random;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -22,9 +23,10 @@ const PROGRESS: u64 = 100;
 const MANY: u64 = 200;
 /// How long somebody is stopped, and how long there is no daemon, at most.
 const LONGEST_STOP_MS: usize = 50;
-/// What survivors are meant to go on within on a machine that has little else to do. How many take longer is recorded, and
-/// no failure: what else the machine does is part of it.
+/// What survivors are meant to go on within. How many take longer is always said.
 const AIM: Duration = Duration::from_millis(100);
+/// Of so many one may take longer than `--mostly-within-ms`.
+const MOSTLY: usize = 100;
 /// Steps that may be over after a pause is in force: one that was on the GPU, and one whose line was on its way.
 const STEPS_AFTER_PAUSE: u64 = 2;
 
@@ -48,6 +50,10 @@ pub(crate) struct Arguments {
     /// than anything takes on a busy machine
     #[arg(long, value_name = "N", default_value_t = HANG_MS)]
     within_ms: u64,
+    /// More than one in a hundred survivors that take longer to go on are a failure: for a machine that has other things to do, where
+    /// now and then somebody is woken late
+    #[arg(long, value_name = "N")]
+    mostly_within_ms: Option<u64>,
     /// Where to write what came out as JSON
     #[arg(long)]
     out: Option<PathBuf>,
@@ -92,6 +98,7 @@ const ACTIONS: &[(usize, Action)] = &[
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let started = Instant::now();
+    adopt_orphans()?;
     let house = House::new(&arguments.programs, arguments.keep)?;
     let mut crew = Crew::of_all_lengths(house, arguments.seed)?;
     let mut round = 0;
@@ -103,7 +110,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let Crew { house, ended, judged, times, listed, births, lanes, doubted, .. } = crew;
     result?;
     drop(house);
-    let left = children()?;
+    let left = descendants()?;
     ensure!(left.is_empty(), "processes are left: {left:?}");
 
     times.print("a survivor goes on after");
@@ -113,21 +120,29 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     ensure!(arguments.rounds < MANY || lanes.len() > 1, "all tenants were on one lane all the time: {lanes:?}");
     println!("lanes seen: {lanes:?}; tenants doubted: {}", doubted.len());
     let longest = times.longest().unwrap_or_default();
-    let late = times.longer_than(AIM);
-    println!("the slowest survivor went on after {} ms; {late} took longer than {} ms", ms(longest), ms(AIM));
+    let (count, late) = (times.count(), times.longer_than(AIM));
+    println!(
+        "the slowest survivor went on after {} ms; {late} of {count} took longer than {} ms",
+        ms(longest),
+        ms(AIM)
+    );
     let seconds = started.elapsed().as_secs_f64();
     println!("{judged} results were those of an undisturbed program, of every survivor after every round");
     println!("{} rounds in {seconds:.0} s, {ended} tenants ended with the right result, 0 failures", arguments.rounds);
     let figures = json!({
         "rounds": arguments.rounds, "seed": arguments.seed, "tenants": arguments.tenants, "seconds": seconds,
         "ended_with_the_right_result": ended, "results_judged": judged, "failures": 0, "survivors_go_on": times.json(), "slowest_survivor_ms": ms(longest),
-        "survivors_beyond_100_ms": late, "within_ms": arguments.within_ms,
+        "survivors_beyond_100_ms": late, "within_ms": arguments.within_ms, "mostly_within_ms": arguments.mostly_within_ms,
         "all_well_and_listed": listed.json(), "births": births.json(),
         "lanes_seen": lanes, "tenants_doubted": doubted.len(),
     });
     figures::write(arguments.out.as_deref(), "chaos", &figures)?;
     let limit = arguments.within_ms;
     ensure!(longest <= Duration::from_millis(limit), "a survivor took {} ms, more than {limit}", ms(longest));
+    if let Some(limit) = arguments.mostly_within_ms {
+        let late = times.longer_than(Duration::from_millis(limit));
+        ensure!(late * MOSTLY <= count, "{late} of {count} survivors took longer than {limit} ms");
+    }
     Ok(())
 }
 
@@ -136,7 +151,7 @@ fn rounds(crew: &mut Crew, arguments: &Arguments, round: &mut u64, started: Inst
     for _ in 0..arguments.tenants {
         crew.add()?;
     }
-    crew.disturbed("the start", &[])?;
+    crew.disturbed("the start", Instant::now(), &[])?;
     crew.settle(&[], true)?;
     for number in 1..=arguments.rounds {
         *round = number;
@@ -157,21 +172,6 @@ fn rounds(crew: &mut Crew, arguments: &Arguments, round: &mut u64, started: Inst
     crew.house.stop_daemon()
 }
 
-/// Children of this process that are still there.
-fn children() -> Result<Vec<String>> {
-    let own = std::process::id().to_string();
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc")? {
-        // Processes that end meanwhile are none.
-        let Ok(stat) = std::fs::read_to_string(entry?.path().join("stat")) else { continue };
-        let parent = stat.rsplit_once(')').and_then(|(_, fields)| fields.split_ascii_whitespace().nth(1));
-        if parent == Some(own.as_str()) {
-            found.push(stat);
-        }
-    }
-    Ok(found)
-}
-
 struct Round<'a> {
     crew: &'a mut Crew,
     random: Random,
@@ -183,41 +183,45 @@ impl Round<'_> {
         let victim = self.random.below(self.crew.tenants.len());
         match action {
             Action::KillTenant => {
+                let begun = Instant::now();
                 self.crew.kill(victim)?;
-                self.settle("a tenant was killed")
+                self.settle("a tenant was killed", begun)
             }
             Action::StopTenant => self.stop_tenant(victim),
             Action::KillDaemon => {
+                let begun = Instant::now();
                 self.crew.house.kill_daemon()?;
-                self.start_successor("the daemon was killed")
+                self.start_successor("the daemon was killed", begun)
             }
             Action::StopDaemon => self.stop_daemon(),
             Action::StopBoth => self.stop_both(victim),
             Action::KillBoth => {
+                let begun = Instant::now();
                 self.crew.house.kill_daemon()?;
                 self.crew.kill(victim)?;
-                self.start_successor("daemon and tenant were killed")
+                self.start_successor("daemon and tenant were killed", begun)
             }
             Action::RestartDaemon => self.restart_daemon(),
             Action::Reload => self.reload(),
             Action::BreakConfig => self.break_config(),
             Action::SetPolicy => {
-                let policy = self.any_policy();
+                let (policy, begun) = (self.any_policy(), Instant::now());
                 self.set_policy(policy)?;
-                self.settle("the policy was set")
+                self.settle("the policy was set", begun)
             }
             Action::Pause => self.pause(victim),
             Action::PauseAndKillDaemon => {
                 self.set_paused(victim, true)?;
+                let begun = Instant::now();
                 self.crew.house.kill_daemon()?;
-                self.start_successor("a pauser was killed")
+                self.start_successor("a pauser was killed", begun)
             }
             Action::Change => self.change(victim),
         }
     }
 
-    fn settle(&mut self, action: &'static str) -> Result<()> {
-        self.crew.disturbed(action, &[])?;
+    fn settle(&mut self, action: &'static str, begun: Instant) -> Result<()> {
+        self.crew.disturbed(action, begun, &[])?;
         self.crew.settle(&[], true)
     }
 
@@ -230,16 +234,17 @@ impl Round<'_> {
         let tenant = &mut self.crew.tenants[victim];
         let (stopped, begun) = (tenant.pid(), Instant::now());
         tenant.process().signal(Signal::STOP);
-        self.crew.disturbed("a tenant was stopped", &[stopped])?;
+        self.crew.disturbed("a tenant was stopped", begun, &[stopped])?;
         self.crew.settle(&[stopped], true)?;
         self.crew.pump_for(time.saturating_sub(begun.elapsed()))?;
         // In its place, unless it had ended just before it was to be stopped.
+        let begun = Instant::now();
         self.crew.tenants[victim].process().signal(Signal::CONT);
-        self.settle("a tenant was continued")
+        self.settle("a tenant was continued", begun)
     }
 
-    fn start_successor(&mut self, action: &'static str) -> Result<()> {
-        self.crew.disturbed(action, &[])?;
+    fn start_successor(&mut self, action: &'static str, begun: Instant) -> Result<()> {
+        self.crew.disturbed(action, begun, &[])?;
         if self.random.percent(50) {
             let time = self.some_time();
             self.crew.pump_for(time)?;
@@ -251,11 +256,12 @@ impl Round<'_> {
     fn stop_daemon(&mut self) -> Result<()> {
         let (time, begun) = (self.some_time(), Instant::now());
         self.crew.house.signal_daemon(Signal::STOP);
-        self.crew.disturbed("the daemon was stopped", &[])?;
+        self.crew.disturbed("the daemon was stopped", begun, &[])?;
         self.crew.settle(&[], false)?;
         self.crew.pump_for(time.saturating_sub(begun.elapsed()))?;
+        let begun = Instant::now();
         self.crew.house.signal_daemon(Signal::CONT);
-        self.settle("the daemon was continued")
+        self.settle("the daemon was continued", begun)
     }
 
     /// Those who are left see a tenant that is busy for ever, and nobody tells them otherwise.
@@ -265,25 +271,27 @@ impl Round<'_> {
         let stopped = tenant.pid();
         tenant.process().signal(Signal::STOP);
         self.crew.house.signal_daemon(Signal::STOP);
-        self.crew.disturbed("daemon and tenant were stopped", &[stopped])?;
+        self.crew.disturbed("daemon and tenant were stopped", begun, &[stopped])?;
         self.crew.settle(&[stopped], false)?;
         self.crew.pump_for(time.saturating_sub(begun.elapsed()))?;
+        let begun = Instant::now();
         if self.random.percent(50) {
             self.crew.house.signal_daemon(Signal::CONT);
         }
         // In its place, as above.
         self.crew.tenants[victim].process().signal(Signal::CONT);
         self.crew.house.signal_daemon(Signal::CONT);
-        self.settle("daemon and tenant were continued")
+        self.settle("daemon and tenant were continued", begun)
     }
 
     fn restart_daemon(&mut self) -> Result<()> {
+        let begun = Instant::now();
         if self.random.percent(50) {
             self.crew.house.signal_daemon(Signal::TERM);
         } else {
             self.crew.house.client().shutdown()?;
         }
-        self.crew.disturbed("the daemon was restarted", &[])?;
+        self.crew.disturbed("the daemon was restarted", begun, &[])?;
         let deadline = Instant::now() + PATIENCE;
         while !self.crew.house.daemon_has_ended()? {
             ensure!(Instant::now() < deadline, "the daemon does not end");
@@ -322,19 +330,20 @@ impl Round<'_> {
     }
 
     fn reload(&mut self) -> Result<()> {
-        let config = self.any_config();
+        let (config, begun) = (self.any_config(), Instant::now());
         self.crew.house.write_config(&config)?;
         self.have_config_read(false)?;
-        self.settle("the configuration changed")
+        self.settle("the configuration changed", begun)
     }
 
     fn break_config(&mut self) -> Result<()> {
         let broken = ["policy = \"none\"", "polciy = \"fair\"", "ladder = [", "longest_hold = \"0ms\"", "\u{0}"];
-        let text = broken[self.random.below(broken.len())];
+        let (text, begun) = (broken[self.random.below(broken.len())], Instant::now());
         self.crew.house.write_config(text)?;
         self.have_config_read(true)?;
+        self.crew.disturbed("the configuration was broken", begun, &[])?;
         self.until_config("it is broken", |error| error.is_some())?;
-        self.settle("the configuration was broken")?;
+        self.crew.settle(&[], true)?;
         let config = self.any_config();
         self.crew.house.write_config(&config)?;
         self.have_config_read(false)?;
@@ -366,17 +375,17 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// Returns whom.
-    fn set_paused(&mut self, victim: usize, paused: bool) -> Result<u32> {
+    /// Returns whom, and when that was begun.
+    fn set_paused(&mut self, victim: usize, paused: bool) -> Result<(u32, Instant)> {
         let patch = TenantPatch { paused: Some(paused), ..TenantPatch::default() };
-        let (pid, tenant) = self.crew.ask_about(victim, |house, pid| house.client().change(pid, &patch))?;
+        let (pid, begun, tenant) = self.crew.ask_about(victim, |house, pid| house.client().change(pid, &patch))?;
         ensure!(tenant.paused == paused, "a pause is not in force: {tenant:?}");
-        Ok(pid)
+        Ok((pid, begun))
     }
 
     fn pause(&mut self, victim: usize) -> Result<()> {
-        let pid = self.set_paused(victim, true)?;
-        self.crew.disturbed("a tenant was paused", &[pid])?;
+        let (pid, begun) = self.set_paused(victim, true)?;
+        self.crew.disturbed("a tenant was paused", begun, &[pid])?;
         let before = self.steps_of(pid);
         self.crew.settle(&[], true)?;
         let time = self.some_time();
@@ -389,11 +398,15 @@ impl Round<'_> {
             );
         }
         // One that was at its end has gone, and another has come in its place.
-        match self.cli {
-            Some(cli) if self.steps_of(pid).is_some() => self.command(cli, &["resume", &pid.to_string()])?,
-            _ => self.set_paused(victim, false).map(drop)?,
-        }
-        self.settle("a tenant was resumed")
+        let begun = match self.cli {
+            Some(cli) if self.steps_of(pid).is_some() => {
+                let begun = Instant::now();
+                self.command(cli, &["resume", &pid.to_string()])?;
+                begun
+            }
+            _ => self.set_paused(victim, false)?.1,
+        };
+        self.settle("a tenant was resumed", begun)
     }
 
     fn steps_of(&self, pid: u32) -> Option<u64> {
@@ -405,8 +418,8 @@ impl Round<'_> {
         let class = if self.random.percent(50) { Class::Latency } else { Class::BestEffort };
         let weight = WEIGHTS[self.random.below(WEIGHTS.len())];
         let patch = TenantPatch { class: Some(class), weight: Some(weight), ..TenantPatch::default() };
-        let (_, tenant) = self.crew.ask_about(victim, |house, pid| house.client().change(pid, &patch))?;
+        let (_, begun, tenant) = self.crew.ask_about(victim, |house, pid| house.client().change(pid, &patch))?;
         ensure!((tenant.class, tenant.weight) == (class, weight), "a change is not in force: {tenant:?}");
-        self.settle("a tenant was changed")
+        self.settle("a tenant was changed", begun)
     }
 }

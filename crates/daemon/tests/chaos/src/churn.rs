@@ -2,7 +2,7 @@
 
 use crate::figures;
 use crate::house::{House, PATIENCE, Programs};
-use crate::process::{Holdings, Process, holdings, resident_kib};
+use crate::process::{Holdings, Process, resident_kib};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::json;
@@ -65,13 +65,14 @@ fn churn(house: &mut House, arguments: &Arguments) -> Result<()> {
     while looks.len() < FEWEST_LOOKS || !looks.last().is_some_and(is_enough) {
         come_and_go(house, BETWEEN_LOOKS, &mut joins)?;
         // The first time it has made what it keeps for ever; from then on it comes back to the same.
-        let (holdings, kib) = settled(house, looks.first().map(|look| look.holdings))?;
-        let look = Look { joins, saves: count(house, "profile_saves")?, kib, holdings };
+        let holdings = house.daemon_at_rest(looks.first().map(|look| look.holdings))?;
+        let kib = resident_kib(house.daemon_pid().context("no daemon")?)?;
+        let look = Look { joins, saves: house.count("profile_saves")?, kib, holdings };
         println!("{:>10} {:>7} {:>13}", look.joins, look.saves, look.kib);
         looks.push(look);
     }
     let seconds = started.elapsed().as_secs_f64();
-    let (joined, died) = (count(house, "joins")?, count(house, "deaths")?);
+    let (joined, died) = (house.count("joins")?, house.count("deaths")?);
     // Each quarter at its highest: what one look finds is what the allocator happens to keep just then.
     let highest = |quarter: &[Look]| quarter.iter().map(|look| look.kib).max().unwrap_or(0);
     let quarter = looks.len().div_ceil(4);
@@ -93,14 +94,6 @@ fn churn(house: &mut House, arguments: &Arguments) -> Result<()> {
     figures::write(arguments.out.as_deref(), "churn", &figures)?;
     ensure!(after <= before + NOISE_KIB, "the daemon grows: {before} KiB in the third quarter, {after} in the last");
     Ok(())
-}
-
-/// A counter of the daemon's.
-fn count(house: &House, name: &str) -> Result<u64> {
-    let metrics = house.client().metrics()?;
-    let counter = format!("detshare_{name}_total ");
-    let value = metrics.lines().find_map(|line| line.strip_prefix(&counter)?.trim().parse().ok());
-    value.with_context(|| format!("no {counter}"))
 }
 
 /// Has processes come and go until there were so many more.
@@ -135,22 +128,4 @@ fn come_and_go(house: &mut House, joins: u64, next: &mut u64) -> Result<()> {
         house.check_daemon()?;
         std::thread::sleep(crate::house::LOOK);
     }
-}
-
-/// What the daemon has when nobody is there: the same as before, if it comes to that.
-fn settled(house: &House, before: Option<Holdings>) -> Result<(Holdings, u64)> {
-    /// How often it is found the same: the question's own connection is closed a little later, and on a busy machine later still.
-    const LOOKS: usize = 50;
-    let pid = house.daemon_pid().context("no daemon")?;
-    crate::house::until("an empty list", || house.client().tenants().ok().filter(Vec::is_empty))?;
-    let (mut last, mut same) = (None, 0);
-    let at_rest = crate::house::until("nothing to be mapped, and no connection", || {
-        let had = holdings(pid)?;
-        same = if last == Some(had) { same + 1 } else { 0 };
-        last = Some(had);
-        let is_at_rest = same >= LOOKS && had.tenants_mapped == 0 && had.groups == 1;
-        (is_at_rest && before.is_none_or(|before| before == had)).then_some(had)
-    });
-    let at_rest = at_rest.with_context(|| format!("it has {last:?} at last, and before it had {before:?}"))?;
-    Ok((at_rest, resident_kib(pid)?))
 }

@@ -1,21 +1,25 @@
-//! Tenants that run in a house: hearing them, starting those that are missing, and seeing that all of them go on.
+//! Tenants that run in a house: hearing them, starting those that are missing, and seeing that all of them go on and that nothing is
+//! left of those who have gone: processes, open files, pages. Of a futex nothing can be: the kernel has nothing of it but those who
+//! wait, and one who waited for somebody who has gone would be a survivor that does not go on.
 
 use crate::figures::Times;
 use crate::house::{House, LOOK, PATIENCE};
-use crate::process::{Holdings, holdings, threads};
+use crate::process::{Holdings, descendants, holdings, threads};
 use crate::random::Random;
 use crate::tenant::{KINDS, Kind, Tenant, endless};
 use crate::undisturbed::Undisturbed;
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use detshare_api::ClientError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// A tenant has gone on when it has finished a whole step that began afterwards: the next one may have been over already.
 const STEPS_TO_GO_ON: u64 = 2;
-/// Sockets that the daemon has besides those of its tenants: two to listen, two of its signals, and a few questions.
-const OWN_SOCKETS: usize = 10;
+/// What the daemon has open of each tenant: the connection, the page, and the process twice, to know it and to hear of its end.
+const FILES_OF_A_TENANT: usize = 4;
+const PIDFDS_OF_A_TENANT: usize = 2;
 
 /// One that is expected to go on.
 struct Watched {
@@ -28,10 +32,10 @@ struct Watched {
     is_judged: bool,
 }
 
-/// What was disturbed, and when.
+/// What was disturbed, and since when.
 struct Disturbance {
     action: &'static str,
-    at: Instant,
+    begun: Instant,
     watched: Vec<Watched>,
 }
 
@@ -127,6 +131,18 @@ impl Crew {
         Ok(())
     }
 
+    /// Ends all at once, and nobody comes in their place.
+    pub(crate) fn kill_all(&mut self) -> Result<()> {
+        // All of them before any is waited for.
+        self.tenants.iter_mut().for_each(|tenant| tenant.process().signal(Signal::KILL));
+        for mut tenant in std::mem::take(&mut self.tenants) {
+            let results = tenant.results;
+            tenant.kill(&mut self.kinds[tenant.number].1)?;
+            self.judged += tenant.results - results;
+        }
+        Ok(())
+    }
+
     /// Hears what is said, waiting for it no longer than that. Those that have ended are replaced or leave.
     pub(crate) fn pump(&mut self, limit: Duration) -> Result<()> {
         self.house.check_daemon()?;
@@ -175,10 +191,10 @@ impl Crew {
         }
     }
 
-    /// Something has just been done: all that are there, but these, are to go on from now.
-    pub(crate) fn disturbed(&mut self, action: &'static str, except: &[u32]) -> Result<()> {
+    /// Something has just been done: all that are there, but these, are to go on from now. Their time runs from before it was begun:
+    /// they are disturbed while it is being done, too.
+    pub(crate) fn disturbed(&mut self, action: &'static str, begun: Instant, except: &[u32]) -> Result<()> {
         self.disturbance = None;
-        let at = Instant::now();
         self.pump(Duration::ZERO)?;
         let watched = self.tenants.iter().filter(|tenant| !except.contains(&tenant.pid())).map(|tenant| Watched {
             pid: tenant.pid(),
@@ -187,7 +203,7 @@ impl Crew {
             has_gone_on: false,
             is_judged: false,
         });
-        self.disturbance = Some(Disturbance { action, at, watched: watched.collect() });
+        self.disturbance = Some(Disturbance { action, begun, watched: watched.collect() });
         Ok(())
     }
 
@@ -203,7 +219,7 @@ impl Crew {
             let steps = tenant.map_or(u64::MAX, |tenant| tenant.steps - watched.since);
             watched.has_gone_on = steps >= STEPS_TO_GO_ON;
             if watched.has_gone_on && watched.is_timed && self.replacing {
-                self.times.add(disturbance.action, disturbance.at.elapsed());
+                self.times.add(disturbance.action, disturbance.begun.elapsed());
             }
         }
     }
@@ -215,16 +231,15 @@ impl Crew {
         let (mut is_listed, mut wrong) = (!can_ask, String::new());
         loop {
             self.pump(LOOK)?;
-            if !is_listed || self.all_go_on() {
+            // Before the daemon is asked: a question is a connection that it has for a moment.
+            let all_is_well =
+                self.all_go_on() && self.all_are_judged() && self.nothing_is_left(stopped, can_ask, &mut wrong)?;
+            if all_is_well || !is_listed {
                 is_listed = !can_ask || self.is_listed(stopped, &mut wrong)?;
             }
-            if is_listed
-                && self.all_go_on()
-                && self.all_are_judged()
-                && self.nothing_is_left(stopped, can_ask, &mut wrong)
-            {
+            if all_is_well && is_listed {
                 if let Some(disturbance) = self.disturbance.take().filter(|_| can_ask) {
-                    self.listed.add(disturbance.action, disturbance.at.elapsed());
+                    self.listed.add(disturbance.action, disturbance.begun.elapsed());
                 }
                 return Ok(());
             }
@@ -268,20 +283,29 @@ impl Crew {
         Ok(missing.is_empty() && gone.is_empty())
     }
 
-    /// Whether daemon and tenants have nothing of those who have gone.
-    fn nothing_is_left(&self, stopped: &[u32], can_ask: bool, wrong: &mut String) -> bool {
+    /// Whether there are no other processes than daemon and tenants, and those have nothing of those who have gone.
+    fn nothing_is_left(&self, stopped: &[u32], can_ask: bool, wrong: &mut String) -> Result<bool> {
+        let expected: BTreeSet<u32> = self.pids().into_iter().chain(self.house.daemon_pid()).collect();
+        let there = descendants()?;
+        if there != expected {
+            *wrong = format!("there are processes {there:?} instead of {expected:?}");
+            return Ok(false);
+        }
         let living = self.tenants.len();
         if let Some(daemon) = self.house.daemon_pid().filter(|_| can_ask) {
+            let alone = self.house.daemon_alone.context("nobody has seen a daemon alone")?;
             let is_fine = |had: &Holdings| {
-                had.groups <= living + 1
+                had.groups <= alone.groups + living
                     && had.tenants_mapped <= living
-                    && had.daemons_mapped <= 1
-                    && had.sockets <= living + OWN_SOCKETS
+                    && had.daemons_mapped <= alone.daemons_mapped
+                    && had.sockets <= alone.sockets + living
+                    && had.pidfds <= alone.pidfds + living * PIDFDS_OF_A_TENANT
+                    && had.files <= alone.files + living * FILES_OF_A_TENANT
             };
             let had = holdings(daemon);
             if !had.as_ref().is_some_and(is_fine) {
-                *wrong = format!("with {living} tenants the daemon has {had:?}");
-                return false;
+                *wrong = format!("with {living} tenants the daemon has {had:?}, and alone {alone:?}");
+                return Ok(false);
             }
         }
         // Its own page, which it has once more among the others', and one daemon's.
@@ -293,10 +317,10 @@ impl Crew {
             let Some(had) = holdings(tenant.pid()) else { continue };
             if !is_fine(&had) {
                 *wrong = format!("with {living} tenants {tenant} has {had:?}");
-                return false;
+                return Ok(false);
             }
         }
-        true
+        Ok(true)
     }
 
     /// Who does not go on, what is wrong, and what there is to see.
@@ -327,7 +351,7 @@ impl Crew {
         let is_one = |tenant: &Tenant| these.contains(&tenant.pid());
         while self.tenants.iter().any(is_one) {
             let others: Vec<u32> = self.tenants.iter().filter(|tenant| !is_one(tenant)).map(Tenant::pid).collect();
-            self.disturbed("the end was near", &others)?;
+            self.disturbed("the end was near", Instant::now(), &others)?;
             let deadline = Instant::now() + PATIENCE;
             while !self.all_go_on() {
                 self.pump(LOOK)?;
@@ -338,17 +362,18 @@ impl Crew {
         Ok(())
     }
 
-    /// Asks the daemon something about the tenant in that place, whoever it is: it may end meanwhile, and be followed.
+    /// Asks the daemon something about the tenant in that place, whoever it is: it may end meanwhile, and be followed. Says whom, and
+    /// when the question was asked that was answered.
     pub(crate) fn ask_about<T>(
         &mut self,
         place: usize,
         ask: impl Fn(&House, &str) -> Result<T, ClientError>,
-    ) -> Result<(u32, T)> {
+    ) -> Result<(u32, Instant, T)> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let pid = self.tenants[place].pid();
+            let (pid, asked) = (self.tenants[place].pid(), Instant::now());
             match ask(&self.house, &pid.to_string()) {
-                Ok(answer) => return Ok((pid, answer)),
+                Ok(answer) => return Ok((pid, asked, answer)),
                 Err(error) if is_passing(&error) || matches!(error, ClientError::Refused { status: 404, .. }) => {
                     ensure!(Instant::now() < deadline, "the daemon does not know {}: {error}", self.tenants[place]);
                 }

@@ -28,6 +28,10 @@ impl Times {
         self.0.values().flatten().max().copied()
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.0.values().map(Vec::len).sum()
+    }
+
     pub(crate) fn longer_than(&self, limit: Duration) -> usize {
         self.0.values().flatten().filter(|time| **time > limit).count()
     }

@@ -1,5 +1,6 @@
-//! A tenant whose page holds anything, changing all the time: the others compute what they compute, the daemon lives, and
-//! what is known of the others' kernels is still known afterwards, and nothing else.
+//! A tenant whose page holds anything, changing all the time: the others compute what they compute, and are not much slower than
+//! beside an honest tenant that is busy; the daemon lives, and what is known of the others' kernels is still known afterwards, and
+//! nothing else.
 
 use crate::crew::Crew;
 use crate::figures;
@@ -18,6 +19,10 @@ use std::time::Instant;
 
 /// How many real ones there are at a time.
 const TENANTS: usize = 4;
+/// Beside a liar real ones may take so many times as long as beside a busy tenant, and so much longer: a machine that has something
+/// else to do meanwhile may be half as fast, and stand still for a while.
+const TIMES_AS_LONG: f64 = 3.0;
+const LONGER_S: f64 = 5.0;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -26,9 +31,12 @@ pub(crate) struct Arguments {
     /// How many real tenants are to end under each policy
     #[arg(long, default_value_t = 12)]
     tenants: u64,
-    /// What decides what the liar writes
+    /// What decides what the first liar writes; each that follows has the next
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// How many liars, one after the other, there are under each policy
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
+    liars: u64,
     /// Where to write what came out as JSON
     #[arg(long)]
     out: Option<PathBuf>,
@@ -41,15 +49,28 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let before = alone(&mut crew, arguments.tenants).with_context(|| crew.house.logs())?;
     crew.house.start_daemon_and_wait()?;
     let mut figures = Vec::new();
-    println!("policy      tenants  seconds  questions");
+    println!("policy      tenants  s beside a busy one  s beside the slowest liar  questions");
     for policy in POLICIES.iter().map(|policy| policy.name) {
         crew.house.client().set_policy(policy)?;
-        let (seconds, questions) = beside_a_liar(&mut crew, arguments, policy, &before)
-            .with_context(|| format!("{policy}\n{}", crew.house.logs()))?;
-        println!("{policy:<10} {:>8}  {seconds:>7.1}  {questions:>9}", arguments.tenants);
-        figures.push(
-            json!({ "policy": policy, "tenants": arguments.tenants, "seconds": seconds, "questions": questions }),
+        let (tenants, seeds) = (arguments.tenants, arguments.seed..arguments.seed + arguments.liars);
+        let mut beside = |neighbour| {
+            beside(&mut crew, neighbour, tenants, policy, &before)
+                .with_context(|| format!("{policy}\n{}", crew.house.logs()))
+        };
+        let busy = beside(Neighbour::Busy)?;
+        let liars = seeds.map(|seed| beside(Neighbour::Liar(seed))).collect::<Result<Vec<_>>>()?;
+        let slowest = liars.iter().map(|liar| liar.seconds).fold(0.0, f64::max);
+        let questions = liars.iter().map(|liar| liar.questions).sum::<u64>();
+        println!("{policy:<10} {tenants:>8}  {:>19.1}  {slowest:>25.1}  {questions:>9}", busy.seconds);
+        ensure!(
+            slowest <= busy.seconds * TIMES_AS_LONG + LONGER_S,
+            "{policy}: {tenants} tenants took {slowest:.1} s beside a liar, and {:.1} s beside a busy one",
+            busy.seconds
         );
+        figures.push(json!({
+            "policy": policy, "tenants": tenants, "beside_a_busy_one_s": busy.seconds,
+            "beside_liars_s": liars.iter().map(|liar| liar.seconds).collect::<Vec<_>>(), "questions": questions,
+        }));
     }
     crew.house.stop_daemon()?;
     let after = Known::read(&crew.house)?;
@@ -109,16 +130,31 @@ fn alone(crew: &mut Crew, tenants: u64) -> Result<Known> {
     Ok(known)
 }
 
-fn beside_a_liar(crew: &mut Crew, arguments: &Arguments, policy: &str, known: &Known) -> Result<(f64, u64)> {
-    let mut liar = start_liar(crew, arguments.seed, known)?;
-    let who = liar.pid().to_string();
+/// Who is there beside the real ones.
+#[derive(Clone, Copy)]
+enum Neighbour {
+    /// Honest, and at work most of the time.
+    Busy,
+    /// Writes what this seed decides.
+    Liar(u64),
+}
+
+/// How long so many tenants took to end, and how much was asked meanwhile.
+struct Beside {
+    seconds: f64,
+    questions: u64,
+}
+
+fn beside(crew: &mut Crew, neighbour: Neighbour, tenants: u64, policy: &str, known: &Known) -> Result<Beside> {
+    let mut process = start(crew, neighbour, known)?;
+    let who = process.pid().to_string();
     if foresees(policy) {
         // Then the others make way for it, whatever it says of when it is busy and when its next step is due.
         let urgent = TenantPatch { class: Some(Class::Latency), ..TenantPatch::default() };
         crew.house.client().change(&who, &urgent)?;
     }
     let begun = Instant::now();
-    let end = crew.ended + arguments.tenants;
+    let end = crew.ended + tenants;
     crew.replacing = true;
     while crew.tenants.len() < TENANTS {
         crew.add()?;
@@ -127,7 +163,7 @@ fn beside_a_liar(crew: &mut Crew, arguments: &Arguments, policy: &str, known: &K
     while crew.ended < end {
         crew.pump(LOOK)?;
         crew.house.client().tenants()?;
-        let tenant = crew.house.client().tenant(&who).context("the liar is not there any more")?;
+        let tenant = crew.house.client().tenant(&who).context("the neighbour is not there any more")?;
         ensure!(
             tenant.weight > 0 && tenant.finished <= tenant.launches,
             "the daemon passes on what cannot be: {tenant:?}"
@@ -142,14 +178,19 @@ fn beside_a_liar(crew: &mut Crew, arguments: &Arguments, policy: &str, known: &K
         if crew.ended > ended {
             (ended, deadline) = (crew.ended, Instant::now() + 3 * PATIENCE);
         }
-        ensure!(Instant::now() < deadline, "no tenant ends beside the liar any more");
+        ensure!(Instant::now() < deadline, "no tenant ends any more");
     }
-    ensure!(crew.house.client().tenant(&who)?.doubts, "nobody has noticed that the liar lies");
-    ensure!(liar.ended()?.is_none(), "the liar has ended");
+    let seconds = begun.elapsed().as_secs_f64();
+    let is_doubted = crew.house.client().tenant(&who)?.doubts;
+    match neighbour {
+        Neighbour::Busy => ensure!(!is_doubted, "an honest tenant is doubted"),
+        Neighbour::Liar(_) => ensure!(is_doubted, "nobody has noticed that the liar lies"),
+    }
+    ensure!(process.ended()?.is_none(), "the neighbour has ended");
     crew.finish()?;
-    liar.kill()?;
+    process.kill()?;
     crew.settle(&[], true)?;
-    Ok((begun.elapsed().as_secs_f64(), questions))
+    Ok(Beside { seconds, questions })
 }
 
 /// Whether it protects latency tenants by what they say of themselves.
@@ -158,13 +199,17 @@ fn foresees(policy: &str) -> bool {
 }
 
 /// Starts it and waits until it has joined.
-fn start_liar(crew: &Crew, seed: u64, known: &Known) -> Result<Process> {
+fn start(crew: &Crew, neighbour: Neighbour, known: &Known) -> Result<Process> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("liar").arg(crew.house.run_folder()).args([&seed.to_string(), &known.model, &known.driver]);
+    match neighbour {
+        Neighbour::Busy => command.arg("busy").arg(crew.house.run_folder()),
+        Neighbour::Liar(seed) => command.arg("liar").arg(crew.house.run_folder()).arg(seed.to_string()),
+    };
+    command.args([&known.model, &known.driver]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(crew.house.log_file("tenants.log")?);
-    let mut liar = Process::start(&mut command)?;
-    let mut out = liar.child().stdout.take().context("a liar without output")?;
+    let mut process = Process::start(&mut command)?;
+    let mut out = process.child().stdout.take().context("a neighbour without output")?;
     // It says so, or ends.
-    ensure!(out.read(&mut [0])? > 0, "the liar was not taken in");
-    Ok(liar)
+    ensure!(out.read(&mut [0])? > 0, "the neighbour was not taken in");
+    Ok(process)
 }

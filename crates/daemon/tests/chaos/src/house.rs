@@ -1,6 +1,6 @@
 //! A private folder, the daemon in it, and how programs are started there.
 
-use crate::process::Process;
+use crate::process::{Holdings, Process, holdings};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use detshare_api::{Client, RuntimeFolder};
@@ -65,6 +65,8 @@ pub(crate) struct House {
     daemon: Option<Process>,
     /// What the daemon is started with besides.
     pub(crate) daemon_arguments: &'static [&'static str],
+    /// What a daemon has while nobody is there.
+    pub(crate) daemon_alone: Option<Holdings>,
     client: Client,
 }
 
@@ -77,7 +79,8 @@ impl House {
         place.disable_cleanup(keep);
         let folder = RuntimeFolder::make(&place.path().join("run"))?;
         let client = Client::new(&folder)?.with_time_limit(ANSWER);
-        let house = Self { programs: programs.found()?, place, daemon: None, daemon_arguments: &[], client };
+        let programs = programs.found()?;
+        let house = Self { programs, place, daemon: None, daemon_arguments: &[], daemon_alone: None, client };
         house.write_config("")?;
         Ok(house)
     }
@@ -118,10 +121,37 @@ impl House {
         Ok(())
     }
 
-    /// Starts the daemon and waits until it answers.
+    /// Starts the daemon while nobody is there, waits until it answers, and sees what it has then.
     pub(crate) fn start_daemon_and_wait(&mut self) -> Result<()> {
         self.start_daemon()?;
-        until("the daemon's first answer", || self.client.status().ok()).map(drop)
+        until("the daemon's first answer", || self.client.status().ok())?;
+        self.daemon_alone = Some(self.daemon_at_rest(None)?);
+        Ok(())
+    }
+
+    /// What the daemon has when nobody is there: the same as before, if it comes to that.
+    pub(crate) fn daemon_at_rest(&self, before: Option<Holdings>) -> Result<Holdings> {
+        /// How often it is found the same: a question's own connection is closed a little later, and on a busy machine later still.
+        const LOOKS: usize = 50;
+        let pid = self.daemon_pid().context("no daemon")?;
+        until("an empty list", || self.client.tenants().ok().filter(Vec::is_empty))?;
+        let (mut last, mut same) = (None, 0);
+        let at_rest = until("nothing to be mapped, and no connection", || {
+            let had = holdings(pid)?;
+            same = if last == Some(had) { same + 1 } else { 0 };
+            last = Some(had);
+            let is_at_rest = same >= LOOKS && had.tenants_mapped == 0 && had.groups == 1;
+            (is_at_rest && before.is_none_or(|before| before == had)).then_some(had)
+        });
+        at_rest.with_context(|| format!("it has {last:?} at last, and before it had {before:?}"))
+    }
+
+    /// A counter of the daemon's.
+    pub(crate) fn count(&self, name: &str) -> Result<u64> {
+        let metrics = self.client.metrics()?;
+        let counter = format!("detshare_{name}_total ");
+        let value = metrics.lines().find_map(|line| line.strip_prefix(&counter)?.trim().parse().ok());
+        value.with_context(|| format!("no {counter}"))
     }
 
     pub(crate) fn log_file(&self, name: &str) -> Result<File> {

@@ -1,4 +1,4 @@
-//! A tenant without a GPU and without the shim: it joins, publishes and leaves. And one that publishes anything.
+//! A tenant without a GPU and without the shim: it joins, publishes and leaves. One that is busy, and one that publishes anything.
 
 use anyhow::{Context, Result, bail};
 use detshare_board::join::{Arrived, Hello, Welcome};
@@ -120,25 +120,60 @@ impl Forged {
     }
 }
 
+/// Joins, and goes on with whatever comes while it hears who else is there.
+fn join_and_say_so(folder: &Path, name: &str, gpu: &Gpu<'_>, page: BorrowedFd<'_>) -> Result<UnixStream> {
+    let stream = join(folder, name, gpu, page)?;
+    println!("joined");
+    std::io::stdout().flush()?;
+    stream.set_nonblocking(true)?;
+    Ok(stream)
+}
+
+/// The GPU of one who has come, if somebody has and says which.
+fn gpu_of_another(stream: &UnixStream) -> Option<u64> {
+    let (_, page) = Arrived::receive(stream).ok()?;
+    TenantView::map(page).ok().map(|view| view.gpu()).filter(|gpu| *gpu != 0)
+}
+
+/// Joins and does one step after the other for as long as it lives. On the same GPU as those that it hears of, and with as much to do
+/// for a processor as [`lie`].
+pub(crate) fn keep_busy(folder: &Path, gpu: &Gpu<'_>) -> Result<()> {
+    /// How long each step lasts, and the pause after it. Without one, each launch of others is held for as long as any may be, and a
+    /// liar could not be worse.
+    const BUSY_NS: u64 = 2_000_000;
+    const PAUSE_NS: u64 = 1_000_000;
+    let page = Tenant::create(Class::BestEffort)?;
+    page.set_lane(0, WIDTH);
+    page.set_widths(&[WIDTH]);
+    let stream = join_and_say_so(folder, "busy", gpu, page.file())?;
+    loop {
+        if let Some(gpu) = gpu_of_another(&stream) {
+            page.set_gpu(gpu);
+        }
+        let end = clock::now() + BUSY_NS;
+        while clock::now() < end {
+            page.launch();
+        }
+        page.note_step(BUSY_NS);
+        page.finish(page.launched(), end + PAUSE_NS);
+        while clock::now() < end + PAUSE_NS {
+            std::hint::spin_loop();
+        }
+    }
+}
+
 /// Joins as it should, and then writes anything into its page for as long as it lives. It says that it is on the same
 /// GPU as those that it hears of, so that they look at it, and of that model, so that what it shows would be kept with theirs.
 pub(crate) fn lie(folder: &Path, seed: u64, gpu: &Gpu<'_>) -> Result<()> {
     /// How often it hears who else is there, in rounds of writing.
     const LISTEN: u64 = 1000;
     let forged = Forged::new()?;
-    let stream = join(folder, "liar", gpu, forged.file.as_fd())?;
-    println!("joined");
-    std::io::stdout().flush()?;
-    stream.set_nonblocking(true)?;
+    let stream = join_and_say_so(folder, "liar", gpu, forged.file.as_fd())?;
     let mut random = crate::random::Random::new(seed, 0);
     let mut gpu_id = 0;
     for round in 0_u64.. {
-        if round.is_multiple_of(LISTEN)
-            && let Ok((_, page)) = Arrived::receive(&stream)
-            && let Ok(view) = TenantView::map(page)
-            && view.gpu() != 0
-        {
-            gpu_id = view.gpu();
+        if round.is_multiple_of(LISTEN) {
+            gpu_id = gpu_of_another(&stream).unwrap_or(gpu_id);
         }
         for (index, word) in forged.words.iter().enumerate() {
             let number = random.next();

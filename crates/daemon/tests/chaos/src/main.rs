@@ -7,12 +7,13 @@
 //! | subcommand | what it asks |
 //! | --- | --- |
 //! | `chaos` | tenants and daemon are killed, stopped, paused and reconfigured: who survives goes on, and joins again |
-//! | `crowd` | as many tenants as there are slots at once, and one more, which goes on alone |
-//! | `idle-cost` | the daemon's CPU time while tenants are busy |
+//! | `crowd` | as many tenants as there are slots at once, and one more, which goes on alone; they leave in halves, together, and killed |
+//! | `idle-cost` | the daemon's CPU time while tenants are busy, with its saves and somebody who asks who is there |
 //! | `churn` | thousands come and go: the daemon does not grow |
-//! | `hostile` | a tenant's page holds anything, changing all the time: the others do not mind |
+//! | `hostile` | a tenant's page holds anything, changing all the time: to the others it is no worse than a busy one |
 //!
-//! Nothing here is judged by how long it takes, except that whatever takes 10 s is stuck.
+//! Whatever takes 10 s is stuck. How soon survivors go on and what the daemon costs is judged where an option says so, and how long
+//! tenants take beside a liar by how long they take beside an honest one who is busy.
 
 mod chaos;
 mod churn;
@@ -58,6 +59,9 @@ enum What {
     /// Join and lie
     #[command(hide = true)]
     Liar { folder: PathBuf, seed: u64, model: String, driver: String },
+    /// Join and be busy
+    #[command(hide = true)]
+    Busy { folder: PathBuf, model: String, driver: String },
 }
 
 fn main() -> Result<()> {
@@ -70,6 +74,9 @@ fn main() -> Result<()> {
         What::Light { folder, first, count } => light::come_and_go(&folder, first, count),
         What::Liar { folder, seed, model, driver } => {
             light::lie(&folder, seed, &light::Gpu { model: &model, driver: &driver })
+        }
+        What::Busy { folder, model, driver } => {
+            light::keep_busy(&folder, &light::Gpu { model: &model, driver: &driver })
         }
     }
 }

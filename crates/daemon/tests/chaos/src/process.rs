@@ -1,7 +1,8 @@
 //! Processes that end with this one, and what the kernel says of them.
 
 use anyhow::{Context, Result};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
@@ -59,6 +60,8 @@ pub(crate) struct Holdings {
     pub(crate) groups: usize,
     /// Sockets among the open files.
     pub(crate) sockets: usize,
+    /// Processes among the open files.
+    pub(crate) pidfds: usize,
     /// Mappings of tenants' groups.
     pub(crate) tenants_mapped: usize,
     /// Mappings of daemons' groups.
@@ -67,7 +70,7 @@ pub(crate) struct Holdings {
 
 /// Nothing if the process has gone meanwhile.
 pub(crate) fn holdings(pid: u32) -> Option<Holdings> {
-    let (mut files, mut groups, mut sockets) = (0, 0, 0);
+    let (mut files, mut groups, mut sockets, mut pidfds) = (0, 0, 0, 0);
     for entry in fs::read_dir(format!("/proc/{pid}/fd")).ok()? {
         // Closed meanwhile.
         let Ok(target) = entry.and_then(|entry| fs::read_link(entry.path())) else { continue };
@@ -75,6 +78,8 @@ pub(crate) fn holdings(pid: u32) -> Option<Holdings> {
         files += 1;
         groups += usize::from(target.starts_with("/memfd:detshare-"));
         sockets += usize::from(target.starts_with("socket:"));
+        // As kernels before 6.9 name them, and as later ones may.
+        pidfds += usize::from(target == "anon_inode:[pidfd]" || target.starts_with("pidfd:"));
     }
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
     let mapped = |name: &str| maps.lines().filter(|line| line.contains(name)).count();
@@ -82,9 +87,35 @@ pub(crate) fn holdings(pid: u32) -> Option<Holdings> {
         files,
         groups,
         sockets,
+        pidfds,
         tenants_mapped: mapped("/memfd:detshare-tenant"),
         daemons_mapped: mapped("/memfd:detshare-daemon"),
     })
+}
+
+/// From now on a process whose parent ends before it becomes a child of this one, so that [`descendants`] has it.
+pub(crate) fn adopt_orphans() -> Result<()> {
+    set_child_subreaper(Some(getpid())).context("orphans cannot be adopted")
+}
+
+/// Processes that this one has started, and that those have, and so on; also those that have ended and were not waited for.
+pub(crate) fn descendants() -> Result<BTreeSet<u32>> {
+    let mut parents = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let entry = entry?;
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // Processes that end meanwhile are none.
+        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
+        let parent = stat.rsplit_once(')').and_then(|(_, fields)| fields.split_ascii_whitespace().nth(1));
+        parents.push((pid, parent.and_then(|parent| parent.parse().ok()).context("a process without a parent")?));
+    }
+    let mut found = BTreeSet::new();
+    let mut generation = BTreeSet::from([std::process::id()]);
+    while !generation.is_empty() {
+        generation = parents.iter().filter(|(_, parent)| generation.contains(parent)).map(|(pid, _)| *pid).collect();
+        found.extend(&generation);
+    }
+    Ok(found)
 }
 
 /// Its memory, in KiB.
