@@ -64,7 +64,7 @@ fn churn(house: &mut House, arguments: &Arguments) -> Result<()> {
     let is_enough = |last: &Look| last.joins >= arguments.joins && last.saves >= SAVES_OF_AN_HOUR;
     while looks.len() < FEWEST_LOOKS || !looks.last().is_some_and(is_enough) {
         come_and_go(house, BETWEEN_LOOKS, &mut joins)?;
-        // The first time it has made what it keeps for ever; from then on it comes back to the same.
+        // The first time it has made what it keeps for ever; from then on it comes back to that.
         let holdings = house.daemon_at_rest(looks.first().map(|look| look.holdings))?;
         let kib = resident_kib(house.daemon_pid().context("no daemon")?)?;
         let look = Look { joins, saves: house.count("profile_saves")?, kib, holdings };

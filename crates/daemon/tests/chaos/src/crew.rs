@@ -294,16 +294,16 @@ impl Crew {
         let living = self.tenants.len();
         if let Some(daemon) = self.house.daemon_pid().filter(|_| can_ask) {
             let alone = self.house.daemon_alone.context("nobody has seen a daemon alone")?;
-            let is_fine = |had: &Holdings| {
-                had.groups <= alone.groups + living
-                    && had.tenants_mapped <= living
-                    && had.daemons_mapped <= alone.daemons_mapped
-                    && had.sockets <= alone.sockets + living
-                    && had.pidfds <= alone.pidfds + living * PIDFDS_OF_A_TENANT
-                    && had.files <= alone.files + living * FILES_OF_A_TENANT
+            let most = Holdings {
+                files: alone.files + living * FILES_OF_A_TENANT,
+                groups: alone.groups + living,
+                sockets: alone.sockets + living,
+                pidfds: alone.pidfds + living * PIDFDS_OF_A_TENANT,
+                tenants_mapped: living,
+                daemons_mapped: alone.daemons_mapped,
             };
             let had = holdings(daemon);
-            if !had.as_ref().is_some_and(is_fine) {
+            if !had.as_ref().is_some_and(|had| had.is_within(&most)) {
                 *wrong = format!("with {living} tenants the daemon has {had:?}, and alone {alone:?}");
                 return Ok(false);
             }

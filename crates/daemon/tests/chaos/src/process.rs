@@ -68,6 +68,18 @@ pub(crate) struct Holdings {
     pub(crate) daemons_mapped: usize,
 }
 
+impl Holdings {
+    /// Whether it is nothing more than that.
+    pub(crate) fn is_within(&self, most: &Self) -> bool {
+        self.files <= most.files
+            && self.groups <= most.groups
+            && self.sockets <= most.sockets
+            && self.pidfds <= most.pidfds
+            && self.tenants_mapped <= most.tenants_mapped
+            && self.daemons_mapped <= most.daemons_mapped
+    }
+}
+
 /// Nothing if the process has gone meanwhile.
 pub(crate) fn holdings(pid: u32) -> Option<Holdings> {
     let (mut files, mut groups, mut sockets, mut pidfds) = (0, 0, 0, 0);
