@@ -1,6 +1,7 @@
 //! Steps with habits and without, and what is learned of them.
 
 use super::*;
+use core::time::Duration;
 
 const MS: u64 = 1_000_000;
 
@@ -80,12 +81,14 @@ fn how_short_and_how_long_random_pauses_are_is_known() {
 /// Arrivals of a Poisson process: what is said of pauses is what they are like, whatever the seed, to a fifth in the middle.
 #[test]
 fn the_distribution_of_exponential_pauses_is_known() {
-    const MEAN: f64 = 5e6;
+    const MEAN_S: f64 = 0.005;
     let of_seed = |seed: u64| {
         let (mut learner, mut at) = (Learner::new(), MS);
         for i in 0..200 {
-            let unit = (noise(seed * 1_000 + i, 1_000_000) as f64 + 0.5) / 1e6;
-            at += (-MEAN * unit.ln()) as u64;
+            let millionths = u32::try_from(noise(seed * 1_000 + i, 1_000_000)).expect("it is below");
+            let unit = (f64::from(millionths) + 0.5) / 1e6;
+            let pause = Duration::from_secs_f64(-MEAN_S * unit.ln());
+            at += u64::try_from(pause.as_nanos()).expect("it is short");
             learner.began(at);
             at += MS;
             learner.ended(at, None);
@@ -98,10 +101,10 @@ fn the_distribution_of_exponential_pauses_is_known() {
         of_seed(seed).into_iter().zip(&mut said).for_each(|(ns, all)| all.push(ns));
     }
     // One in ten is shorter, their mean, one in ten is longer.
-    let are = [-MEAN * 0.9_f64.ln(), MEAN, -MEAN * 0.1_f64.ln()];
+    let are = [-MEAN_S * 0.9_f64.ln(), MEAN_S, -MEAN_S * 0.1_f64.ln()];
     for (all, is) in said.iter_mut().zip(are) {
         all.sort_unstable();
-        let [few, middle, many] = [9, 49, 89].map(|place| all[place] as f64 / is);
+        let [few, middle, many] = [9, 49, 89].map(|place| Duration::from_nanos(all[place]).as_secs_f64() / is);
         assert!((0.8..1.2).contains(&middle) && few > 0.5 && many < 2.0, "{few} {middle} {many} of {is}");
     }
 }

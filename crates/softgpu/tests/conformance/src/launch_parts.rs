@@ -3,7 +3,6 @@
 use crate::Outcome;
 use crate::gpu::{Gpu, NON_BLOCKING};
 use anyhow::{Result, ensure};
-use core::ptr::null_mut;
 use detshare_cuda::Driver;
 use detshare_cuda::types::{CUdeviceptr, CUfunction, CUresult};
 

@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 use core::ffi::{c_char, c_void};
 use core::ptr::null_mut;
 use detshare_cuda::Driver;
-use detshare_cuda::types::{CUlogLevel, CUlogsCallbackHandle, CUresult};
+use detshare_cuda::types::{CUlogLevel, CUlogsCallbackHandle};
 use std::ffi::CString;
 
 tests! { logs:
