@@ -176,25 +176,23 @@ fn element_stride(driver: &Driver) -> Outcome {
     changes_usual(driver, "element_stride 1, %r9", 2, [0, 1], |it| it.steps[1] = 2)
 }
 
-/// All types with their numbers in PTX; some have others than for the host.
+/// Types with their numbers in PTX, some of which have others for the host. A type is replaced by one of its size: from another one
+/// a GPU's copy is an illegal instruction.
 fn element_type(driver: &Driver) -> Outcome {
     let gpu = Gpu::new(driver)?;
     let (usual, _) = usual(&gpu)?;
-    for (number, element) in [
-        (6, Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT16),
-        (7, Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT32),
-        (8, Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ),
-        (10, Element::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16),
-        (2, Element::CU_TENSOR_MAP_DATA_TYPE_UINT32),
-        (3, Element::CU_TENSOR_MAP_DATA_TYPE_INT32),
+    let (halves, words) = (Element::CU_TENSOR_MAP_DATA_TYPE_UINT16, Element::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32);
+    for (number, old, new) in [
+        (6, halves, Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT16),
+        (10, halves, Element::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16),
+        (7, words, Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT32),
+        (8, words, Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ),
+        (2, words, Element::CU_TENSOR_MAP_DATA_TYPE_UINT32),
+        (3, words, Element::CU_TENSOR_MAP_DATA_TYPE_INT32),
     ] {
-        let mut before = usual.clone();
-        // Of one that is neither; what is outside of the tensor tells halves from words.
-        before.element = Element::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
-        let mut after = usual.clone();
-        after.element = element;
+        let of = |element| Tensor { element, ..usual.clone() };
         let field = format!("elemtype {number}");
-        changes(&gpu, &field, 0, &Change { before: &before, after: &after, at: [0, 6] }).context(field)?;
+        changes(&gpu, &field, 0, &Change { before: &of(old), after: &of(new), at: [0, 6] }).context(field)?;
     }
     Ok(())
 }
