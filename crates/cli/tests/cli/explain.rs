@@ -94,6 +94,22 @@ fn a_launch_that_was_held_for_as_long_as_can_be_says_so() {
     serve.does(&["open", "stream"]);
 }
 
+/// A server that says that it is busy, and never that it is not: nobody waits for it for ever, and that is said.
+#[test]
+fn who_waits_for_one_that_is_always_busy_gets_its_least_share() {
+    let house = house("policy = \"slo-aware\"\nleast_share = 0.2\nlongest_hold = \"10s\"\n");
+    let (mut serve, mut train) = both(&house);
+    serve.does(&["begin"]);
+    until("it runs all the same", || {
+        train.does(&["begin", "open", "stream"]);
+        table(&house, "train").contains("it would get less than its least share")
+    });
+    let said = json(&house, "train");
+    let held = |it: &&Value| it["held_for"] == "a latency tenant has a step under way" && it["because_of"] == "serve";
+    assert!(said.iter().any(|it| held(&it)), "{said:#?}");
+    serve.does(&["open", "stream"]);
+}
+
 #[test]
 fn what_is_decided_for_a_server_is_said() {
     let house = house("policy = \"slo-aware\"\n");
