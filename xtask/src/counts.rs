@@ -47,6 +47,6 @@ fn documents_have_the_numbers_of_today() {
         "README.md",
         &format!("{samples} of {samples} on the software GPU, {compared} of them with the results of the H200"),
     );
-    says("README.md", &format!("the other {not_run} were not run there"));
-    says("docs/software-gpu.md", &format!("{compared} CUDA C++ programs ({not_run} more were not run on it)"));
+    says("README.md", &format!("without such results: {not_run}"));
+    says("docs/software-gpu.md", &format!("{compared} CUDA C++ programs (without its results: {not_run})"));
 }
