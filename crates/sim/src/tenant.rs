@@ -244,6 +244,9 @@ impl<'a> Tenant<'a> {
         (self.busy, self.changed_ns) = (false, now_ns);
         if self.class == Class::Latency {
             let work = core::mem::replace(&mut self.work, Work::NONE);
+            // As the shim does: what others see was worked out before the end, and is not again.
+            self.learner.foresee();
+            let rhythm = self.learner.if_ended(now_ns);
             self.learner.ended(now_ns, Some(work));
             let phase = self.phases.ended(0, self.launches_of_step);
             self.launches_of_step = 0;
@@ -252,7 +255,7 @@ impl<'a> Tenant<'a> {
             self.keeper.ended((begun_ns, now_ns), phase, self.phases.pace_ns(), &wanted);
             self.strained = self.keeper.is_strained(now_ns);
             let (pace_ns, prompt_since_ns) = (self.phases.pace_ns(), self.keeper.prompt_since_ns());
-            self.rhythm = Rhythm { begun_ns, phase, pace_ns, prompt_since_ns, ..self.learner.rhythm() };
+            self.rhythm = Rhythm { begun_ns, phase, pace_ns, prompt_since_ns, ..rhythm };
         }
     }
 
