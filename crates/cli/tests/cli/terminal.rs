@@ -57,16 +57,14 @@ fn the_terminal_is_the_programs() {
     let house = DaemonStage::new();
     let program = "
 import os, signal, sys
-def interrupted(number, frame):
-    print('got', signal.Signals(number).name, flush=True)
-    sys.exit(5)
-signal.signal(signal.SIGINT, interrupted)
+# It stays pending until it is waited for, whenever it comes.
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
 print('terminal', [os.isatty(stream) for stream in range(3)])
 print('foreground', os.tcgetpgrp(0) == os.getpgrp(), 'leader', os.getpid() == os.getsid(0))
 print('size', tuple(os.get_terminal_size(0)))
 print('ready', flush=True)
-while True:
-    signal.pause()";
+print('got', signal.Signals(signal.sigwait([signal.SIGINT])).name, flush=True)
+sys.exit(5)";
     let watch = r#"
 # To the end of its line: with Ctrl-C the terminal forgets what nobody has read yet.
 read_until("ready\r\n")
