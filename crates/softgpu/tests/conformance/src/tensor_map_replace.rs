@@ -176,8 +176,8 @@ fn element_stride(driver: &Driver) -> Outcome {
     changes_usual(driver, "element_stride 1, %r9", 2, [0, 1], |it| it.steps[1] = 2)
 }
 
-/// Types with their numbers in PTX, some of which have others for the host. A type is replaced by one of its size: from another one
-/// a GPU's copy is an illegal instruction.
+/// Types with their numbers in PTX, some of which have others for the host. A type is replaced by one of its size: where it
+/// went from words to halves, an H200's copy was an illegal instruction.
 fn element_type(driver: &Driver) -> Outcome {
     let gpu = Gpu::new(driver)?;
     let (usual, _) = usual(&gpu)?;
