@@ -33,4 +33,4 @@ pub use client::{Client, ClientError, TIME_LIMIT};
 pub use folder::{FolderError, RuntimeFolder};
 pub use size::parse_size;
 pub use status::{ConfigStatus, ErrorBody, Isolation, Mps, MpsState, PolicyChange, ProfilesStatus, Status};
-pub use tenant::{Class, DecisionMade, Explanation, Missed, Objective, Tenant, TenantPatch, UnknownClass};
+pub use tenant::{Class, DecisionMade, Explanation, Missed, Objective, StepLength, Tenant, TenantPatch, UnknownClass};

@@ -147,6 +147,9 @@ pub struct Tenant {
     /// What its short steps have to do on the GPU.
     #[serde(default)]
     pub pace_ns: Option<u64>,
+    /// How long a step is expected to last at each width that it may have; nothing of best-effort tenants and where nobody knows.
+    #[serde(default)]
+    pub step_lengths: Vec<StepLength>,
     /// Whether its kernels keep running far longer than predicted, so that it is kept on few SMs.
     #[serde(default)]
     pub quarantined: bool,
@@ -158,6 +161,15 @@ pub struct Tenant {
     pub strained: bool,
     /// Whether it has published something that cannot be.
     pub doubts: bool,
+}
+
+/// How long a step is expected to last on so many SMs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepLength {
+    /// How many.
+    pub width: u32,
+    /// How long.
+    pub ns: u64,
 }
 
 /// `GET /v1/tenants/{name-or-pid}/decisions`: why a tenant's last launches went as they did.

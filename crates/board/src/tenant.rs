@@ -10,7 +10,7 @@ use crate::mapping::{MapError, Others, Own};
 use crate::step::Step;
 use crate::step_page::StepPage;
 use crate::step_times::{self, StepTimes};
-use crate::sync::{AtomicU64, Ordering, Watch, acquired};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, Watch, acquired};
 use core::fmt;
 use core::num::NonZeroU64;
 use rustix::fd::{AsFd, BorrowedFd};
@@ -137,6 +137,13 @@ impl Tenant {
         self.pages.step.0.spread.store(spread_ns, Ordering::Relaxed);
         self.pages.step.0.gap.store(gap_ns, Ordering::Relaxed);
         self.pages.step.0.needs.store(needs, Ordering::Relaxed);
+    }
+
+    /// Publishes how long steps last on all SMs, and on a part of them, in thousandths (0: unknown).
+    pub fn set_lengths(&self, on_all_ns: u64, (part, ns): (u32, u64)) {
+        self.pages.step.0.on_all.store(on_all_ns, Ordering::Relaxed);
+        self.pages.step.0.narrow_part.store(part, Ordering::Relaxed);
+        self.pages.step.0.on_narrow.store(ns, Ordering::Relaxed);
     }
 
     /// Publishes when the last step ended, and what nine of ten pauses are longer than, and shorter than (0: unknown).
@@ -303,8 +310,10 @@ pub struct Outlook {
     pub spread_ns: u64,
     /// The mean pause between two; 0 is unknown.
     pub gap_ns: u64,
-    /// How long they last; 0 is unknown.
+    /// How long they last on all SMs, where that is known, otherwise lately; 0 is unknown.
     pub lasts_ns: u64,
+    /// A part of the SMs, in thousandths, and how long they last there.
+    pub narrow: Option<(u32, u64)>,
     /// What part of the GPU they make use of, in thousandths: from 1 to all, which is also what is unknown.
     pub needs: u32,
     /// What the step under way is, or the last one was, by a number; 0 is unknown.
@@ -338,13 +347,15 @@ fn strained(step: &StepRecord, now: u64) -> bool {
 fn outlook(step: &StepRecord, now: u64) -> Outlook {
     const ALL: u32 = 1_000;
     let bounded = |word: &AtomicU64| word.load(Ordering::Relaxed).min(HORIZON_NS);
-    let needs = Some(step.needs.load(Ordering::Relaxed)).filter(|needs| (1..=ALL).contains(needs));
+    let part = |word: &AtomicU32| Some(word.load(Ordering::Relaxed)).filter(|part| (1..=ALL).contains(part));
+    let known = |word| Some(bounded(word)).filter(|ns| *ns != 0);
     Outlook {
         due: due(step, now),
         spread_ns: bounded(&step.spread),
         gap_ns: bounded(&step.gap),
-        lasts_ns: bounded(&step.lasts),
-        needs: needs.unwrap_or(ALL),
+        lasts_ns: known(&step.on_all).unwrap_or_else(|| bounded(&step.lasts)),
+        narrow: part(&step.narrow_part).zip(known(&step.on_narrow)),
+        needs: part(&step.needs).unwrap_or(ALL),
         phase: u8::try_from(step.phase.load(Ordering::Relaxed)).unwrap_or(0),
         pace_ns: bounded(&step.pace),
         begun: step.begun.load(Ordering::Relaxed).min(now),

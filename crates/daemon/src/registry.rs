@@ -9,12 +9,12 @@ use crate::history::History;
 use crate::learning::{Seen, Taught};
 use crate::name;
 use crate::profiles::Gpu;
-use detshare_api::{DecisionMade, Isolation, Missed, Objective, Tenant, TenantPatch};
+use detshare_api::{DecisionMade, Isolation, Missed, Objective, StepLength, Tenant, TenantPatch};
 use detshare_board::join::{Arrived, Hello, JoinError, Refusal, Welcome};
 use detshare_board::{Claim, Daemon, Entry, Noted, OBJECTIVES, Owner, SocketError, TenantState, TenantView, clock};
 use detshare_policy::objective::NAMES;
 use detshare_policy::phase::Phase;
-use detshare_policy::{Launch, Reason};
+use detshare_policy::{Launch, Reason, Rhythm};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
@@ -377,6 +377,15 @@ impl Present {
         self.view.decisions().into_iter().map(describe).collect()
     }
 
+    /// How long a step is expected to last on all SMs, and on the front of each split.
+    fn step_lengths(&self, now: u64) -> Vec<StepLength> {
+        let detshare_board::Outlook { lasts_ns, narrow, needs, .. } = self.view.outlook(now);
+        let rhythm = Rhythm { lasts_ns, narrow, needs, ..Rhythm::UNKNOWN };
+        let widths = [self.hello.width].into_iter().chain(self.entry.ladder.widths().iter().rev().copied());
+        let each = widths.map(|width| StepLength { width, ns: rhythm.lasts_on(width, self.hello.width) });
+        each.filter(|length| length.ns != 0).collect()
+    }
+
     /// As the interface has it.
     pub(crate) fn describe(&self) -> Tenant {
         let now = clock::now();
@@ -417,6 +426,7 @@ impl Present {
             command: self.command.clone(),
             phase: (is_served && phase != Phase::Unknown).then(|| phase.name().to_string()),
             pace_ns: (is_served && state.pace_ns != 0).then_some(state.pace_ns),
+            step_lengths: if is_served { self.step_lengths(now) } else { Vec::new() },
             quarantined: self.view.is_quarantined(),
             missed: Missed { p99: rates.missed[0], ttft: rates.missed[1], tpot: rates.missed[2] },
             strained: state.strained,

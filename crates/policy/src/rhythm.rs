@@ -166,6 +166,7 @@ struct Habits {
     /// How short and how long pauses are mostly.
     within: [u64; 2],
     lasts_ns: u64,
+    narrow: Option<(u32, u64)>,
     needs: u32,
 }
 
@@ -271,6 +272,7 @@ impl Learner {
             spread_ns: best.map_or(0, |(spread, _)| spread),
             gap_ns: self.many_pauses.mean(),
             lasts_ns: habits.lasts_ns,
+            narrow: habits.narrow,
             needs: habits.needs,
             ended_ns: now_ns,
             soon_ns: habits.within[0],
@@ -283,9 +285,9 @@ impl Learner {
     #[must_use]
     pub fn rhythm(&self) -> Rhythm {
         let (due_ns, spread_ns) = (self.due_ns, self.spread_ns);
-        let Habits { lasts_ns, needs, within: [soon_ns, long_ns], .. } = self.habits();
+        let Habits { lasts_ns, narrow, needs, within: [soon_ns, long_ns], .. } = self.habits();
         let (gap_ns, ended_ns) = (self.many_pauses.mean(), self.ended_ns.unwrap_or(0));
-        Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, needs, ended_ns, soon_ns, long_ns, ..Rhythm::UNKNOWN }
+        Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, narrow, needs, ended_ns, soon_ns, long_ns, ..Rhythm::UNKNOWN }
     }
 
     fn habits(&self) -> Habits {
@@ -297,6 +299,7 @@ impl Learner {
             pause: self.pauses.habit(),
             within: self.many_pauses.mostly_within().unwrap_or_default(),
             lasts_ns,
+            narrow: self.narrow.habit().map(|habit| (self.narrow_part, habit.middle_ns)),
             needs: self.needs(lasts_ns),
         }
     }

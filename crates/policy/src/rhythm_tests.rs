@@ -174,6 +174,37 @@ fn what_was_seen_on_few_sms_counts_more_than_what_was_worked_out() {
     assert_eq!(after(14, 14), 71, "it lasts as long on all SMs: the program has changed its ways");
 }
 
+/// What was seen on all SMs and on a part of them says what to expect on others.
+#[test]
+fn how_long_a_step_lasts_at_each_width_is_learned() {
+    const SMS: u32 = 100;
+    let mut learner = Learner::new();
+    let mut at = 0;
+    for (part, ms) in [(Rhythm::ALL, 10), (500, 12)] {
+        for _ in 0..20 {
+            learner.began(at);
+            learner.ran_on(part);
+            at += ms * MS;
+            learner.ended(at, Some(Work { all_ns: 2 * MS, ran_ns: 2 * MS }));
+            at += 7 * MS + noise(at, 5 * MS);
+        }
+        let rhythm = learner.rhythm();
+        assert_eq!(rhythm.lasts_ns, 10 * MS);
+        let on = |width| rhythm.lasts_on(width, SMS);
+        if part == Rhythm::ALL {
+            // Two of ten milliseconds are the GPU's.
+            assert_eq!([100, 50, 20, 10].map(on), [10, 10, 10, 20].map(|ms| ms * MS));
+        } else {
+            assert_eq!([100, 50].map(on), [10, 12].map(|ms| ms * MS), "as was seen");
+            assert!((10 * MS..12 * MS).contains(&on(75)), "in between: {}", on(75));
+            assert_eq!([20, 10].map(on), [12, 20].map(|ms| ms * MS), "no less, and at most in proportion");
+        }
+    }
+    for width in [0, 1, SMS, u32::MAX] {
+        assert_eq!(Rhythm::UNKNOWN.lasts_on(width, 0), 0);
+    }
+}
+
 #[test]
 fn who_foresees_the_end_learns_the_same() {
     let (mut one, mut other) = (Learner::new(), Learner::new());

@@ -65,11 +65,21 @@ struct Surprise {
 impl Surprise {
     const ANY_TIME: Self = Self { not_before_ns: 0 };
 
-    /// The next step of a tenant, if it is none that is due.
+    /// The next step of a tenant, if it is none that is due. One that has been idle for far longer than it ever is between two
+    /// steps is not about to have one: what it does now comes with somebody who begins to ask it something, once.
     fn of(member: &Member, now_ns: u64) -> Option<Self> {
-        let Rhythm { ended_ns, soon_ns, .. } = member.rhythm;
-        let is_known = soon_ns != 0 && ended_ns != 0 && ended_ns <= now_ns;
-        let not_before_ns = if is_known { ended_ns.saturating_add(soon_ns).saturating_sub(now_ns) } else { 0 };
+        /// As often as pauses are long mostly, and as long at least.
+        const FAR_LONGER: u64 = 16;
+        const IDLE_NS: u64 = 5_000_000_000;
+        let Rhythm { ended_ns, soon_ns, long_ns, .. } = member.rhythm;
+        let idle_ns = now_ns.saturating_sub(ended_ns);
+        let has_ended = ended_ns != 0 && ended_ns <= now_ns;
+        let is_idle = has_ended && idle_ns > long_ns.saturating_mul(FAR_LONGER).max(IDLE_NS);
+        let not_before_ns = match has_ended {
+            _ if is_idle => u64::MAX,
+            true => soon_ns.saturating_sub(idle_ns),
+            false => 0,
+        };
         expected(member, now_ns).is_none().then_some(Self { not_before_ns })
     }
 }
@@ -252,12 +262,12 @@ fn may_be_tried(launch: &Launch, view: &View<'_>, (due, other): (Window, &Member
 fn apart(member: &Member, view: &View<'_>) -> Option<usize> {
     const MOST_NEEDED: u32 = 250;
     /// What is fewer than this part of all SMs is never enough.
-    const LEAST_PART: u32 = 5;
+    const LEAST_PART: u64 = 5;
     let is_allowed = view.dial >= DISTURBS && view.dial.thousandths() < Dial::MOST && !view.is_strained();
-    let rhythm = Some(&member.rhythm).filter(|rhythm| is_allowed && rhythm.needs <= MOST_NEEDED)?;
+    let needs = Some(member.rhythm.needs).filter(|needs| is_allowed && *needs <= MOST_NEEDED)?;
     let is_enough = |front: &u32| {
-        rhythm.lasts_on(*front, view.width) <= rhythm.lasts_ns
-            && u64::from(*front) * u64::from(LEAST_PART) >= u64::from(view.width)
+        let [front, width] = [*front, view.width].map(u64::from);
+        front * u64::from(Rhythm::ALL) >= u64::from(needs) * width && front * LEAST_PART >= width
     };
     view.splits().iter().position(is_enough)
 }

@@ -243,6 +243,7 @@ fn judge(membership: &Membership, step: (u64, u64), phase: Phase, phases: &Phase
 fn finish(membership: &Membership, upto: u64, now: u64) -> bool {
     let rhythm = learner().if_ended(now);
     membership.page.set_habits(rhythm.spread_ns, rhythm.gap_ns, rhythm.needs);
+    membership.page.set_lengths(rhythm.lasts_ns, rhythm.narrow.unwrap_or_default());
     membership.page.set_pauses(rhythm.ended_ns, rhythm.soon_ns, rhythm.long_ns);
     let is_over = membership.page.finish(upto, rhythm.due_ns.unwrap_or(0));
     if is_over {

@@ -7,7 +7,7 @@ use crate::daemon::{self, DaemonError};
 use crate::quantity;
 use crate::table::{self, Align, Format, OutputError};
 use clap::Args;
-use detshare_api::{DecisionMade, Explanation};
+use detshare_api::{DecisionMade, Explanation, StepLength};
 
 /// Show a tenant's last decisions: which launches ran where, which were held, for how long and why
 ///
@@ -81,6 +81,11 @@ fn for_people(explanation: &Explanation) -> String {
             "an LLM server, it seems: {} now; its decode steps have {pace} of work\n",
             table::harmless(phase)
         ));
+    }
+    if !tenant.step_lengths.is_empty() {
+        let each = |length: &StepLength| format!("{} on {} SMs", quantity::nanoseconds(length.ns), length.width);
+        let lengths: Vec<_> = tenant.step_lengths.iter().map(each).collect();
+        text.push_str(&format!("a step is expected to last {}\n", lengths.join(", ")));
     }
     if tenant.quarantined {
         text.push_str("quarantined: its kernels keep running over three times as long as predicted\n");

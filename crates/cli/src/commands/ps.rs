@@ -279,6 +279,7 @@ pub(crate) mod tests {
             command: "python3 serve.py, \"x\"".to_string(),
             phase: None,
             pace_ns: None,
+            step_lengths: Vec::new(),
             quarantined: false,
             missed: Missed::default(),
             strained: false,

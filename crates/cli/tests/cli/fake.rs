@@ -1,7 +1,7 @@
 //! A thread that answers in place of the daemon, with tenants that nobody has to run.
 
 use crate::stage::Stage;
-use detshare_api::{Class, Isolation, Missed, Objective, RuntimeFolder, Status, Tenant, TenantPatch};
+use detshare_api::{Class, Isolation, Missed, Objective, RuntimeFolder, Status, StepLength, Tenant, TenantPatch};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Mutex};
@@ -102,6 +102,12 @@ fn respond(method: &str, path: &str, body: &str, status: &Status, tenants: &mut 
                 "tenant": doubted, "policy": "slo-aware", "aggressiveness": 0.25, "decisions": [decision],
             }))
         }
+        ("GET", Some("serve/decisions")) => {
+            let tenant = tenants.iter().find(|tenant| tenant.name == "serve").expect("it is there");
+            json(serde_json::json!({
+                "tenant": tenant, "policy": "slo-aware", "aggressiveness": 0.25, "decisions": [],
+            }))
+        }
         ("GET", None) if path == "/v1/tenants" => json(serde_json::to_value(&*tenants).unwrap()),
         ("GET" | "PUT", None) if path != "/v1/nonsense" => json(serde_json::to_value(status).unwrap()),
         _ => (500, r#"{"error": "nothing is here"}"#.to_string()),
@@ -161,6 +167,7 @@ pub(crate) fn tenants() -> Vec<Tenant> {
         command: "python3 serve.py, --port 80".to_string(),
         phase: None,
         pace_ns: None,
+        step_lengths: vec![StepLength { width: 132, ns: 1_230_000 }, StepLength { width: 64, ns: 1_500_000 }],
         quarantined: false,
         missed: Missed::default(),
         strained: false,
@@ -174,6 +181,7 @@ pub(crate) fn tenants() -> Vec<Tenant> {
         busy: false,
         lane: "rest16".to_string(),
         lane_width: 116,
+        step_lengths: Vec::new(),
         step: 0,
         steps_per_second: 0.0,
         step_p50_ns: None,

@@ -22,8 +22,12 @@ fn a_tenant_is_seen_with_what_it_publishes() {
     tenant.page.set_lane(0, 132);
     tenant.page.set_memory(4096);
     (0..10).for_each(|_| tenant.step(1_000_000));
+    tenant.page.set_lengths(1_000_000, (500, 1_400_000));
     tenant.page.launch();
     let seen = house.client().tenant("serve").expect("known");
+    let lengths: Vec<_> = seen.step_lengths.iter().map(|length| (length.width, length.ns)).collect();
+    assert_eq!((lengths[0], lengths.len()), ((132, 1_000_000), 6), "on all SMs, and on the front of each split");
+    assert!(lengths.is_sorted_by(|wider, narrower| wider.1 <= narrower.1) && lengths[5].1 > 1_400_000, "{lengths:?}");
     assert_eq!((seen.name.as_str(), seen.pid, seen.slot), ("serve", std::process::id(), tenant.slot));
     assert_eq!((seen.class, seen.paused, seen.busy, seen.doubts), (Class::Latency, false, true, false));
     assert_eq!((seen.lane.as_str(), seen.lane_width, seen.width), ("full", 132, 132));

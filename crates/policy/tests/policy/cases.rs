@@ -265,18 +265,35 @@ fn what_may_be_in_flight_is_divided_among_those_that_want_the_gpu() {
     }
 }
 
+/// What may be in flight so long after a random step, of one whose pauses are mostly as short and as long.
+fn most_in_flight(since_ns: u64, [soon_ns, long_ns]: [u64; 2]) -> u64 {
+    let rhythm = Rhythm { ended_ns: 10 * MS, soon_ns, long_ns, gap_ns: 8 * MS, lasts_ns: MS, ..Rhythm::UNKNOWN };
+    let server = [Member { busy: false, rhythm, ..SERVER }];
+    let runs = |in_flight_ns: &u64| {
+        let view = View { in_flight_ns: *in_flight_ns, ..seen(10 * MS + since_ns, TRAINING, &server) };
+        matches!(decide(numbered("slo-aware"), &Launch::UNKNOWN, &view).decision, Decision::Run(_))
+    };
+    (0..MS).step_by(10_000).take_while(runs).last().expect("nothing is not too much")
+}
+
+/// Beside a server that has been idle for far longer than between any two steps a training is not kept short.
+#[test]
+fn who_is_idle_for_long_is_not_waited_for() {
+    const SECOND: u64 = 1_000 * MS;
+    let expected = most_in_flight(0, [4 * MS, 0]);
+    for pauses in [[0, 0], [MS, 40 * MS]] {
+        assert_eq!(most_in_flight(5 * SECOND, pauses), 130_000);
+        assert_eq!(most_in_flight(5 * SECOND + 1, pauses), expected);
+    }
+    let seldom = [SECOND, 4 * SECOND];
+    assert_eq!(most_in_flight(64 * SECOND, seldom), 130_000, "it is idle as long as that now and then");
+    assert_eq!(most_in_flight(65 * SECOND, seldom), expected);
+}
+
 /// Where steps come at random, more may be in flight for as long as hardly a pause was ever as short.
 #[test]
 fn random_steps_are_least_expected_right_after_the_last() {
-    let most = |since_ns: u64, soon_ns| {
-        let rhythm = Rhythm { ended_ns: 10 * MS, soon_ns, gap_ns: 8 * MS, lasts_ns: MS, ..Rhythm::UNKNOWN };
-        let server = [Member { busy: false, rhythm, ..SERVER }];
-        let runs = |in_flight_ns: &u64| {
-            let view = View { in_flight_ns: *in_flight_ns, ..seen(10 * MS + since_ns, TRAINING, &server) };
-            matches!(decide(numbered("slo-aware"), &Launch::UNKNOWN, &view).decision, Decision::Run(_))
-        };
-        (0..MS).step_by(10_000).take_while(runs).last().expect("nothing is not too much")
-    };
+    let most = |since_ns, soon_ns| most_in_flight(since_ns, [soon_ns, 0]);
     let at_any_time = most(0, 0);
     assert_eq!(at_any_time, 130_000);
     assert_eq!(most(0, 4 * MS), 400_000, "as much as where steps are expected");

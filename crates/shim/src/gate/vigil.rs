@@ -5,7 +5,7 @@ use detshare_board::{LONGEST_SPIN, SPIN};
 
 /// A hold is awake from so long before the end that it waits for is expected, until so long after it. A timer is up to 50 µs
 /// late by itself, and a core may take as long again to come out of its sleep.
-const BEFORE: Duration = Duration::from_micros(200);
+const BEFORE: Duration = Duration::from_micros(600);
 const AFTER: Duration = Duration::from_micros(1_000);
 
 /// How long to look, and how long to wait in all before the next decision, if the end is expected then. Near the end it is
