@@ -15,6 +15,8 @@ fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
     // Pointers to the entries are all over the process, so a dlclose must not unmap them.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    // Every loader since 2006 knows this table of symbols; the older one beside it would be some kilobytes of every process.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,--hash-style=gnu");
     for name in treatment::named() {
         assert!(
             functions().iter().any(|function| function.base == name),

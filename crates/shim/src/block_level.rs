@@ -125,14 +125,20 @@ const HARMLESS: [CUjit_option; 11] = [
 /// Whether a version would be compiled as the original was.
 ///
 /// # Safety
-/// There are so many options.
-pub(crate) unsafe fn are_harmless(options: *const CUjit_option, count: c_uint) -> bool {
-    if options.is_null() {
+/// There are so many options, and as many values.
+pub(crate) unsafe fn are_harmless(options: *const CUjit_option, values: *const *mut c_void, count: c_uint) -> bool {
+    if options.is_null() || values.is_null() {
         return count == 0;
     }
     // SAFETY: the caller's promise.
     let options = unsafe { core::slice::from_raw_parts(options, count as usize) };
-    options.iter().all(|option| HARMLESS.contains(option))
+    // SAFETY: likewise.
+    let values = unsafe { core::slice::from_raw_parts(values, count as usize) };
+    let is_this_gpu = |value: &*mut c_void| value.addr() == source::architecture() as usize;
+    let is_harmless = |(option, value): (&CUjit_option, _)| {
+        HARMLESS.contains(option) || (*option == CUjit_option::CU_JIT_TARGET && is_this_gpu(value))
+    };
+    options.iter().zip(values).all(is_harmless)
 }
 
 /// Attributes of a function that programs set and launches depend on.

@@ -84,7 +84,7 @@ fn find_in(bytes: &[u8]) -> Result<Found, String> {
 }
 
 /// The current device's, such as 90.
-fn architecture() -> u32 {
+pub(super) fn architecture() -> u32 {
     use CUdevice_attribute as Attribute;
     let mut device = CUdevice_v1(0);
     let asked = cu!(cuCtxGetDevice(&raw mut device));

@@ -13,8 +13,8 @@ macro_rules! linkers {
             fn $create(count: c_uint, options: *mut CUjit_option, values: *mut *mut c_void, state: *mut CUlinkState) {
                 let code = cu!($create(count, options, values, state));
                 if is_ok(code) && block_level::is_wanted() {
-                    // SAFETY: the driver has read so many options.
-                    let is_plain = unsafe { block_level::are_harmless(options, count) };
+                    // SAFETY: the driver has read so many options, and their values.
+                    let is_plain = unsafe { block_level::are_harmless(options, values, count) };
                     // SAFETY: the driver has written there.
                     let state = unsafe { *state };
                     guarded((), || block_level::link_created(state.0.addr(), is_plain));
@@ -30,7 +30,7 @@ macro_rules! linkers {
                     // SAFETY: the driver has read as many bytes,
                     let bytes = unsafe { core::slice::from_raw_parts(data.cast::<u8>(), size) };
                     // SAFETY: and so many options.
-                    let is_plain = unsafe { block_level::are_harmless(options, count) };
+                    let is_plain = unsafe { block_level::are_harmless(options, values, count) };
                     guarded((), || block_level::link_added(state.0.addr(), kind, Some(bytes), is_plain));
                 }
                 code

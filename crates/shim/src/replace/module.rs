@@ -29,7 +29,7 @@ replace! {
     ) {
         let code = cu!(cuModuleLoadDataEx(module, image, count, options, values));
         // SAFETY: as above; the driver has read so many options.
-        unsafe { loaded(code, module.cast(), image, Kind { options, count, ..Kind::MODULE }) }
+        unsafe { loaded(code, module.cast(), image, Kind { options, values, count, ..Kind::MODULE }) }
     }
     fn cuModuleLoadFatBinary(module: *mut CUmodule, image: *const c_void) {
         let code = cu!(cuModuleLoadFatBinary(module, image));
@@ -44,7 +44,7 @@ replace! {
             library, image, options, values, count, more_options, more_values, more_count
         ));
         // SAFETY: as above.
-        unsafe { loaded(code, library.cast(), image, Kind { is_library: true, options, count }) }
+        unsafe { loaded(code, library.cast(), image, Kind { is_library: true, options, values, count }) }
     }
     fn cuLibraryLoadFromFile(
         library: *mut CUlibrary, name: *const c_char, options: *mut CUjit_option, values: *mut *mut c_void,
@@ -54,7 +54,7 @@ replace! {
             library, name, options, values, count, more_options, more_values, more_count
         ));
         // SAFETY: the driver has opened that file, and written there.
-        unsafe { loaded_from_file(code, library.cast(), name, Kind { is_library: true, options, count }) }
+        unsafe { loaded_from_file(code, library.cast(), name, Kind { is_library: true, options, values, count }) }
     }
     fn cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char) {
         let code = cu!(cuModuleGetFunction(function, module, name));
@@ -116,17 +116,18 @@ type Handle = *mut c_void;
 struct Kind {
     is_library: bool,
     options: *const CUjit_option,
+    values: *const *mut c_void,
     count: c_uint,
 }
 
 impl Kind {
-    const MODULE: Self = Self { is_library: false, options: core::ptr::null(), count: 0 };
+    const MODULE: Self = Self { is_library: false, options: core::ptr::null(), values: core::ptr::null(), count: 0 };
 
     /// # Safety
     /// There are as many options as it says.
     unsafe fn origin(self, bytes: Option<Cow<'_, [u8]>>) -> Origin<'_> {
         // SAFETY: the caller's promise.
-        let is_plain = unsafe { block_level::are_harmless(self.options, self.count) };
+        let is_plain = unsafe { block_level::are_harmless(self.options, self.values, self.count) };
         Origin { bytes, is_library: self.is_library, is_plain }
     }
 }

@@ -67,6 +67,9 @@ pub(crate) struct How {
     /// Have it compiled with this level of optimisation
     #[arg(long)]
     level: Option<usize>,
+    /// Have it compiled for this architecture, such as 90
+    #[arg(long, conflicts_with = "level")]
+    target: Option<usize>,
     /// Link it first, alone or with another piece
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=2))]
     pieces: Option<u32>,
@@ -76,12 +79,14 @@ pub(crate) struct How {
 pub(crate) fn load(library: &Library, how: &How) -> Result<CUmodule> {
     let mut text = how.text_before.as_ref().map_or_else(|| Ok(Vec::new()), std::fs::read)?;
     text.extend(KERNEL.to_bytes_with_nul());
-    let mut option = CUjit_option::CU_JIT_OPTIMIZATION_LEVEL;
-    let mut level = core::ptr::without_provenance_mut::<c_void>(how.level.unwrap_or(0));
-    let (count, options, values) = (c_uint::from(how.level.is_some()), &raw mut option, &raw mut level);
+    let target = how.target.map(|target| (CUjit_option::CU_JIT_TARGET, target));
+    let asked = how.level.map(|level| (CUjit_option::CU_JIT_OPTIMIZATION_LEVEL, level)).or(target);
+    let (mut option, value) = asked.unwrap_or((CUjit_option::CU_JIT_TARGET, 0));
+    let mut value = core::ptr::without_provenance_mut::<c_void>(value);
+    let (count, options, values) = (c_uint::from(asked.is_some()), &raw mut option, &raw mut value);
     let mut module = CUmodule(null_mut());
     let Some(pieces) = how.pieces else {
-        match how.level {
+        match asked {
             Some(_) => cu!(library, cuModuleLoadDataEx(&raw mut module, text.as_ptr().cast(), count, options, values))?,
             None => cu!(library, cuModuleLoadData(&raw mut module, text.as_ptr().cast()))?,
         }

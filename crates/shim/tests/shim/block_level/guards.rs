@@ -23,6 +23,8 @@ fn in_slices(loaded: &[&str]) -> u64 {
 fn what_is_compiled_with_options_stays_as_it_is() {
     assert_eq!(in_slices(&[]), 3);
     assert_eq!(in_slices(&["--level", "0"]), 0);
+    assert_eq!(in_slices(&["--target", "90"]), 3, "for this very GPU, as a version is");
+    assert_eq!(in_slices(&["--target", "80"]), 0);
 }
 
 /// What was linked from one text is known by it. Of several pieces none is all of the program, and options count here too.
@@ -31,6 +33,7 @@ fn what_is_linked_from_several_pieces_stays_as_it_is() {
     assert_eq!(in_slices(&["--pieces", "1"]), 3);
     assert_eq!(in_slices(&["--pieces", "2"]), 0);
     assert_eq!(in_slices(&["--pieces", "1", "--level", "0"]), 0);
+    assert_eq!(in_slices(&["--pieces", "1", "--target", "90"]), 3, "as Numba does");
 }
 
 /// Of a kernel that fails its launch knows nothing; whoever waits for it does. So it is in parts: those that come after the fault are
