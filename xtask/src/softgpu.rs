@@ -183,14 +183,30 @@ pub(crate) fn chaos(built: &Path, arguments: &[&str]) -> Result<()> {
     run(&mut program)
 }
 
-/// Runs a suite that prints a line for each of its many tests; shows those that failed, and the closing line.
+/// Runs a suite that prints a line for each of its many tests, and keeps all that it and its processes say in a log; shows the tests that
+/// failed, and the closing line. Of one that fails, the end of the log is shown: it says why.
 pub(crate) fn summarised(program: &mut Command, name: &str) -> Result<()> {
     let log = target().join(format!("{name}.log"));
-    let result = run(program.stdout(std::fs::File::create(&log)?)).with_context(|| format!("see {}", log.display()));
-    let text = std::fs::read_to_string(&log)?;
-    text.lines().filter(|line| line.contains("... failed")).for_each(|line| println!("{line}"));
-    println!("{}", text.lines().next_back().unwrap_or("no test was run"));
+    let file = std::fs::File::create(&log)?;
+    let result = run(program.stdout(file.try_clone()?).stderr(file)).with_context(|| format!("see {}", log.display()));
+    let text = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();
+    println!("{}", summary(&text, result.is_ok()));
     result
+}
+
+/// What is shown of a log.
+fn summary(log: &str, passed: bool) -> String {
+    /// Enough for what a suite tells of the one that failed last.
+    const SHOWN_OF_FAILURE: usize = 80;
+    let lines: Vec<_> = log.lines().collect();
+    let end = if passed { 1 } else { SHOWN_OF_FAILURE };
+    let (before, end) = lines.split_at(lines.len().saturating_sub(end));
+    let mut shown: Vec<_> = before.iter().copied().filter(|line| line.contains("... failed")).collect();
+    if !passed && !before.is_empty() {
+        shown.push("[...]");
+    }
+    shown.extend(end);
+    if shown.is_empty() { "no test was run".to_string() } else { shown.join("\n") }
 }
 
 /// Numba and its compiler, laid out as the CUDA toolkit that it looks for.
@@ -377,6 +393,18 @@ pub(crate) fn replace_link(link: &Path, to: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_log_says_why_its_suite_failed() {
+        let tests: String = (0..100).map(|test| format!("test {test} ... ok\n")).collect();
+        let log = format!("first ... failed: here\n{tests}a difference\n101 tests, 1 failed");
+        assert_eq!(summary(&log, true), "first ... failed: here\n101 tests, 1 failed");
+        let shown = summary(&log, false);
+        assert!(shown.starts_with("first ... failed: here\n[...]\ntest 22 ... ok\n"), "{shown}");
+        assert!(shown.ends_with("test 99 ... ok\na difference\n101 tests, 1 failed"), "{shown}");
+        assert_eq!(summary("a difference\n1 different", false), "a difference\n1 different");
+        assert_eq!(summary("", false), "no test was run");
+    }
 
     #[test]
     fn tests_that_were_skipped_or_not_found_are_noticed() {
