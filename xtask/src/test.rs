@@ -4,6 +4,7 @@ use crate::process::{cargo, root, run, target};
 use crate::softgpu::{self, Way};
 use crate::{block_level, build, demo, generate, gpu_bundle, header, package, ptxas, samples, tenants};
 use anyhow::{Context, Result};
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
@@ -26,13 +27,14 @@ pub(crate) fn test() -> Result<()> {
         Err(error) => steps.skip("generated files", &error),
     }
     steps.run("tools", install_valgrind)?;
-    let built = match build::zig() {
-        Ok(_) => steps.run("build as it is shipped", build::portable)?,
+    match build::zig() {
+        Ok(_) => steps.run("build as it is shipped", || build::for_tests(true))?,
         Err(error) => {
             steps.skip("the build as it is shipped, and the GPU bundle", &error);
-            steps.run("build for this machine", build::here)?
+            steps.run("build for this machine", || build::for_tests(false))?;
         }
-    };
+    }
+    let built = build::for_tests_folder();
     steps.run("tests", || run(cargo().args(["test", "--quiet", "--workspace"]).env("DETSHARE_BUILT", &built)))?;
     steps.run("workloads, without a GPU or PyTorch", workloads)?;
     for way in Way::ALL.into_iter().chain([Way::AsTenant]) {
@@ -110,7 +112,7 @@ pub(crate) fn test() -> Result<()> {
     steps.run("model checker", model_checker)?;
     steps.run("package", || package::lay_out(&built, &target().join("package")))?;
     if build::zig().is_ok() {
-        steps.run("GPU bundle", gpu_bundle_runs)?;
+        steps.run("GPU bundle", || gpu_bundle_runs(&built))?;
     }
     steps.run("demo", || demo::with(built.clone()))?;
     println!("== done in {} s", started.elapsed().as_secs());
@@ -143,30 +145,26 @@ fn workloads() -> Result<()> {
 
 /// In a build folder of its own: the flag would rebuild everything else.
 fn model_checker() -> Result<()> {
-    let tests = [
-        ("detshare-board", "models"),
-        ("detshare-shim", "published"),
-        ("detshare-shim", "handles"),
-        ("detshare-shim", "unfinished"),
-        ("detshare-shim", "freedom"),
-        ("detshare-softgpu", "done"),
+    // Names of tests are those of one package alone: others have some of the same name.
+    let tests: [(&str, &[&str]); 3] = [
+        ("detshare-board", &["models"]),
+        ("detshare-shim", &["published", "handles", "unfinished", "freedom"]),
+        ("detshare-softgpu", &["done"]),
     ];
-    for (package, test) in tests {
+    for (package, tests) in tests {
         run(cargo()
-            .args(["test", "--quiet", "--release", "--package", package, "--test", test])
+            .args(["test", "--quiet", "--profile", "models", "--package", package])
+            .args(tests.iter().flat_map(|test| ["--test", test]))
             .env("RUSTFLAGS", "--cfg loom")
-            // What is shipped is built as one; here that would only take minutes.
-            .env("CARGO_PROFILE_RELEASE_LTO", "off")
-            .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
             .env("CARGO_TARGET_DIR", target().join("loom")))?;
     }
     Ok(())
 }
 
 /// Puts the bundle together and starts its script; without a GPU that counts its checks as skipped.
-fn gpu_bundle_runs() -> Result<()> {
+fn gpu_bundle_runs(built: &Path) -> Result<()> {
     let folder = target().join("gpu-bundle");
-    gpu_bundle::run(&folder)?;
+    gpu_bundle::lay_out(built, &folder)?;
     run(Command::new("python3").arg("run.py").arg("--out").arg(target().join("gpu-results")).current_dir(&folder))
 }
 
