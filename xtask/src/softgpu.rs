@@ -67,9 +67,9 @@ pub(crate) fn command(program: impl AsRef<OsStr>, built: &Path, way: Way) -> Com
     command
 }
 
-/// Where the shim counts, where kernels are launched in parts.
+/// Where the shim counts, where kernels are launched in parts; others count elsewhere meanwhile.
 fn stats_folder() -> PathBuf {
-    target().join("in-parts")
+    target().join("in-parts").join(std::process::id().to_string())
 }
 
 /// Runs programs in that way; where kernels are to be launched in parts, some must have been. Not for suites whose processes end without
@@ -88,6 +88,7 @@ pub(crate) fn in_that_way(way: Way, programs: impl FnOnce() -> Result<()>) -> Re
     for entry in std::fs::read_dir(&folder)? {
         in_parts += launched_in_parts(&entry?.path())?;
     }
+    std::fs::remove_dir_all(&folder)?;
     ensure!(in_parts > 0, "nothing was launched in parts");
     println!("{in_parts} launches in parts");
     Ok(())
@@ -111,7 +112,7 @@ pub(crate) fn conformance(built: &Path, way: Way) -> Result<()> {
         Way::Directly => program.arg("--out").arg(verdicts),
         Way::ThroughShim | Way::Moving | Way::InParts | Way::AsTenant => program.arg("--same-codes-as").arg(verdicts),
     };
-    in_that_way(way, || summarised(&mut program, "conformance"))
+    in_that_way(way, || summarised(&mut program, &format!("conformance-{way:?}")))
 }
 
 /// The conformance suite under valgrind, and random programs over several threads with moving lanes: no access where
@@ -139,7 +140,7 @@ pub(crate) fn instructions(built: &Path, way: Way) -> Result<()> {
     let cases = root().join("crates/softgpu/tests/instructions/cases");
     let mut program = command(built.join("instructions"), built, way);
     program.arg("--driver").arg(way.library(built)).arg(cases);
-    summarised(&mut program, "instructions")
+    summarised(&mut program, &format!("instructions-{way:?}"))
 }
 
 /// A GPU's answers to generated kernels, once there are some.
@@ -299,14 +300,14 @@ pub(crate) fn order(built: &Path, way: Way) -> Result<()> {
     // A launch in parts is several, and each is waited for.
     let programs = if matches!(way, Way::InParts) { "3000" } else { "10000" };
     program.args(["--programs", programs, "--driver"]).arg(way.library(built));
-    summarised(&mut program, "order")
+    summarised(&mut program, &format!("order-{way:?}"))
 }
 
 /// The same with graphs launched in segments.
 pub(crate) fn order_in_segments(built: &Path) -> Result<()> {
     let mut program = command(built.join("order"), built, Way::Moving);
     program.env("DETSHARE_SEGMENT", "2").args(["--programs", "3000", "--seed", "2", "--driver"]);
-    summarised(program.arg(built.join(build::SHIM)), "order")
+    summarised(program.arg(built.join(build::SHIM)), "order-in-segments")
 }
 
 /// A program plainly and with another lane at every launch: byte for byte the same.
@@ -358,7 +359,7 @@ pub(crate) fn cudarc_programs(nvrtc: &Path, built: &Path, way: Way) -> Result<()
     let path = cudarc_libraries(nvrtc, built, way)?;
     let mut programs = command(built.join("cudarc_programs"), built, way);
     programs.env("LD_LIBRARY_PATH", path);
-    in_that_way(way, || summarised(&mut programs, "cudarc"))
+    in_that_way(way, || summarised(&mut programs, &format!("cudarc-{way:?}")))
 }
 
 /// Where cudarc finds the driver and NVRTC.
@@ -382,12 +383,14 @@ pub(crate) fn driver_folder(built: &Path, way: Way) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Makes a link that leads there, whatever was there before.
+/// Makes a link that leads there, whatever was there before; who uses it meanwhile finds the old one or the new one.
 pub(crate) fn replace_link(link: &Path, to: &Path) -> Result<()> {
-    if link.is_symlink() {
-        std::fs::remove_file(link)?;
+    if std::fs::read_link(link).is_ok_and(|found| found == to) {
+        return Ok(());
     }
-    Ok(std::os::unix::fs::symlink(to, link)?)
+    let new = link.with_extension(format!("new-{}", std::process::id()));
+    std::os::unix::fs::symlink(to, &new)?;
+    Ok(std::fs::rename(new, link)?)
 }
 
 #[cfg(test)]
