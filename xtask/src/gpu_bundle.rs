@@ -133,7 +133,11 @@ fn checks() -> String {
 }
 
 pub(crate) fn run(folder: &Path) -> Result<()> {
-    let built = build::portable()?;
+    lay_out(&build::for_gpu_machine()?, folder)
+}
+
+/// With what is built already.
+pub(crate) fn lay_out(built: &Path, folder: &Path) -> Result<()> {
     for inner in ["lib", "bin", "workloads", "workloads/tests", "cases"] {
         let inner = folder.join(inner);
         std::fs::create_dir_all(&inner).with_context(|| format!("cannot make {}", inner.display()))?;

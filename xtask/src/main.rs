@@ -18,6 +18,7 @@ mod process;
 mod ptxas;
 mod pypi;
 mod samples;
+mod side_by_side;
 mod softgpu;
 mod tenants;
 mod test;
@@ -38,7 +39,11 @@ enum Task {
     /// Run a small CUDA program through the shim, on whatever driver there is
     Demo,
     /// Build all that the tests need and run everything; what CI runs
-    Test,
+    Test {
+        /// Run this step alone, with what an earlier run has built
+        #[arg(long, value_name = "NAME")]
+        step: Option<String>,
+    },
     /// Put all that a GPU machine without Rust needs into one folder
     GpuBundle {
         /// The folder; it is made if it is not there
@@ -78,7 +83,8 @@ enum Task {
 fn main() -> Result<()> {
     match Arguments::parse().task {
         Task::Demo => demo::demo(),
-        Task::Test => test::test(),
+        Task::Test { step: None } => test::test(),
+        Task::Test { step: Some(name) } => test::step(&name),
         Task::GpuBundle { folder } => gpu_bundle::run(&folder),
         Task::Package => package::package(),
         Task::Bench { tenants: true, record } => tenants::bench(record),

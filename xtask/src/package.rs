@@ -10,7 +10,7 @@ use std::process::Command;
 /// Builds for old and new systems alike, and lays it out as it is installed: programs, libraries, manual, completions,
 /// the daemon's unit, and the programs that `detshare bench` runs.
 pub(crate) fn package() -> Result<()> {
-    let built = build::portable()?;
+    let built = build::shipped()?;
     let folder = target().join("package");
     lay_out(&built, &folder)?;
     println!("{}: copy it to /usr/local or ~/.local", folder.display());

@@ -11,17 +11,20 @@ pub(crate) fn install(requirements: &[&str]) -> Result<PathBuf> {
     if folder.exists() {
         return Ok(folder);
     }
-    let unfinished = target().join("pypi/unfinished");
-    if unfinished.exists() {
-        std::fs::remove_dir_all(&unfinished)?;
-    }
+    // Of its own: others may fetch the same meanwhile.
+    std::fs::create_dir_all(target().join("pypi"))?;
+    let unfinished = tempfile::Builder::new().prefix("unfinished-").tempdir_in(target().join("pypi"))?;
     println!("installing {} from PyPI", requirements.join(", "));
     run(Command::new("python3")
         .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--root-user-action=ignore"])
         .args(["--no-deps", "--target"])
-        .arg(&unfinished)
+        .arg(unfinished.path())
         .args(requirements))
     .with_context(|| format!("{} from PyPI (needs python3 with pip, and network)", requirements.join(", ")))?;
-    std::fs::rename(&unfinished, &folder)?;
+    match std::fs::rename(unfinished.path(), &folder) {
+        // Somebody else was faster.
+        Err(_) if folder.exists() => {}
+        moved => moved?,
+    }
     Ok(folder)
 }

@@ -67,9 +67,9 @@ pub(crate) fn command(program: impl AsRef<OsStr>, built: &Path, way: Way) -> Com
     command
 }
 
-/// Where the shim counts, where kernels are launched in parts.
+/// Where the shim counts, where kernels are launched in parts; others count elsewhere meanwhile.
 fn stats_folder() -> PathBuf {
-    target().join("in-parts")
+    target().join("in-parts").join(std::process::id().to_string())
 }
 
 /// Runs programs in that way; where kernels are to be launched in parts, some must have been. Not for suites whose processes end without
@@ -88,6 +88,7 @@ pub(crate) fn in_that_way(way: Way, programs: impl FnOnce() -> Result<()>) -> Re
     for entry in std::fs::read_dir(&folder)? {
         in_parts += launched_in_parts(&entry?.path())?;
     }
+    std::fs::remove_dir_all(&folder)?;
     ensure!(in_parts > 0, "nothing was launched in parts");
     println!("{in_parts} launches in parts");
     Ok(())
@@ -111,7 +112,7 @@ pub(crate) fn conformance(built: &Path, way: Way) -> Result<()> {
         Way::Directly => program.arg("--out").arg(verdicts),
         Way::ThroughShim | Way::Moving | Way::InParts | Way::AsTenant => program.arg("--same-codes-as").arg(verdicts),
     };
-    in_that_way(way, || summarised(&mut program, "conformance"))
+    in_that_way(way, || summarised(&mut program, &format!("conformance-{way:?}")))
 }
 
 /// The conformance suite under valgrind, and random programs over several threads with moving lanes: no access where
@@ -139,7 +140,7 @@ pub(crate) fn instructions(built: &Path, way: Way) -> Result<()> {
     let cases = root().join("crates/softgpu/tests/instructions/cases");
     let mut program = command(built.join("instructions"), built, way);
     program.arg("--driver").arg(way.library(built)).arg(cases);
-    summarised(&mut program, "instructions")
+    summarised(&mut program, &format!("instructions-{way:?}"))
 }
 
 /// A GPU's answers to generated kernels, once there are some.
@@ -183,14 +184,30 @@ pub(crate) fn chaos(built: &Path, arguments: &[&str]) -> Result<()> {
     run(&mut program)
 }
 
-/// Runs a suite that prints a line for each of its many tests; shows those that failed, and the closing line.
+/// Runs a suite that prints a line for each of its many tests, and keeps all that it and its processes say in a log; shows the tests that
+/// failed, and the closing line. Of one that fails, the end of the log is shown: it says why.
 pub(crate) fn summarised(program: &mut Command, name: &str) -> Result<()> {
     let log = target().join(format!("{name}.log"));
-    let result = run(program.stdout(std::fs::File::create(&log)?)).with_context(|| format!("see {}", log.display()));
-    let text = std::fs::read_to_string(&log)?;
-    text.lines().filter(|line| line.contains("... failed")).for_each(|line| println!("{line}"));
-    println!("{}", text.lines().next_back().unwrap_or("no test was run"));
+    let file = std::fs::File::create(&log)?;
+    let result = run(program.stdout(file.try_clone()?).stderr(file)).with_context(|| format!("see {}", log.display()));
+    let text = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();
+    println!("{}", summary(&text, result.is_ok()));
     result
+}
+
+/// What is shown of a log.
+fn summary(log: &str, passed: bool) -> String {
+    /// Enough for what a suite tells of the one that failed last.
+    const SHOWN_OF_FAILURE: usize = 80;
+    let lines: Vec<_> = log.lines().collect();
+    let end = if passed { 1 } else { SHOWN_OF_FAILURE };
+    let (before, end) = lines.split_at(lines.len().saturating_sub(end));
+    let mut shown: Vec<_> = before.iter().copied().filter(|line| line.contains("... failed")).collect();
+    if !passed && !before.is_empty() {
+        shown.push("[...]");
+    }
+    shown.extend(end);
+    if shown.is_empty() { "no test was run".to_string() } else { shown.join("\n") }
 }
 
 /// Numba and its compiler, laid out as the CUDA toolkit that it looks for.
@@ -283,14 +300,14 @@ pub(crate) fn order(built: &Path, way: Way) -> Result<()> {
     // A launch in parts is several, and each is waited for.
     let programs = if matches!(way, Way::InParts) { "3000" } else { "10000" };
     program.args(["--programs", programs, "--driver"]).arg(way.library(built));
-    summarised(&mut program, "order")
+    summarised(&mut program, &format!("order-{way:?}"))
 }
 
 /// The same with graphs launched in segments.
 pub(crate) fn order_in_segments(built: &Path) -> Result<()> {
     let mut program = command(built.join("order"), built, Way::Moving);
     program.env("DETSHARE_SEGMENT", "2").args(["--programs", "3000", "--seed", "2", "--driver"]);
-    summarised(program.arg(built.join(build::SHIM)), "order")
+    summarised(program.arg(built.join(build::SHIM)), "order-in-segments")
 }
 
 /// A program plainly and with another lane at every launch: byte for byte the same.
@@ -342,7 +359,7 @@ pub(crate) fn cudarc_programs(nvrtc: &Path, built: &Path, way: Way) -> Result<()
     let path = cudarc_libraries(nvrtc, built, way)?;
     let mut programs = command(built.join("cudarc_programs"), built, way);
     programs.env("LD_LIBRARY_PATH", path);
-    in_that_way(way, || summarised(&mut programs, "cudarc"))
+    in_that_way(way, || summarised(&mut programs, &format!("cudarc-{way:?}")))
 }
 
 /// Where cudarc finds the driver and NVRTC.
@@ -366,17 +383,31 @@ pub(crate) fn driver_folder(built: &Path, way: Way) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Makes a link that leads there, whatever was there before.
+/// Makes a link that leads there, whatever was there before; who uses it meanwhile finds the old one or the new one.
 pub(crate) fn replace_link(link: &Path, to: &Path) -> Result<()> {
-    if link.is_symlink() {
-        std::fs::remove_file(link)?;
+    if std::fs::read_link(link).is_ok_and(|found| found == to) {
+        return Ok(());
     }
-    Ok(std::os::unix::fs::symlink(to, link)?)
+    let new = link.with_extension(format!("new-{}", std::process::id()));
+    std::os::unix::fs::symlink(to, &new)?;
+    Ok(std::fs::rename(new, link)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_log_says_why_its_suite_failed() {
+        let tests: String = (0..100).map(|test| format!("test {test} ... ok\n")).collect();
+        let log = format!("first ... failed: here\n{tests}a difference\n101 tests, 1 failed");
+        assert_eq!(summary(&log, true), "first ... failed: here\n101 tests, 1 failed");
+        let shown = summary(&log, false);
+        assert!(shown.starts_with("first ... failed: here\n[...]\ntest 22 ... ok\n"), "{shown}");
+        assert!(shown.ends_with("test 99 ... ok\na difference\n101 tests, 1 failed"), "{shown}");
+        assert_eq!(summary("a difference\n1 different", false), "a difference\n1 different");
+        assert_eq!(summary("", false), "no test was run");
+    }
 
     #[test]
     fn tests_that_were_skipped_or_not_found_are_noticed() {

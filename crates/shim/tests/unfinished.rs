@@ -59,7 +59,9 @@ fn whoever_has_work_is_in_the_list() {
             })
         });
         let mut taken = take_work(list);
-        threads.map(|thread| thread.join().expect("nobody panics"));
+        for thread in threads {
+            thread.join().expect("nobody panics");
+        }
         taken += take_work(list);
         assert_eq!(taken, 4);
     });
