@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Everything that is loaded or started by tests, apart from the tests themselves.
-const PACKAGES: [&str; 17] = [
+const PACKAGES: [&str; 18] = [
     "detshare-shim",
     "detshare-softgpu",
     "detshare-cudart-12",
@@ -25,6 +25,7 @@ const PACKAGES: [&str; 17] = [
     "detshare-cli",
     "detshare-daemon",
     "detshare-chaos",
+    "xtask",
 ];
 pub(crate) const SHIM: &str = "libdetshare_shim.so";
 pub(crate) const SOFTGPU: &str = "libdetshare_softgpu.so";

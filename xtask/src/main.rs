@@ -35,8 +35,12 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Run a small CUDA program through the shim, on whatever driver there is
-    Demo,
+    /// Run small CUDA programs through the shim and as tenants, on whatever driver there is
+    Demo {
+        /// Build nothing; take what is in this folder, such as the GPU bundle's bin
+        #[arg(long, value_name = "FOLDER")]
+        built: Option<PathBuf>,
+    },
     /// Build all that the tests need and run everything; what CI runs
     Test,
     /// Put all that a GPU machine without Rust needs into one folder
@@ -77,7 +81,7 @@ enum Task {
 
 fn main() -> Result<()> {
     match Arguments::parse().task {
-        Task::Demo => demo::demo(),
+        Task::Demo { built } => demo::demo(built),
         Task::Test => test::test(),
         Task::GpuBundle { folder } => gpu_bundle::run(&folder),
         Task::Package => package::package(),
