@@ -88,7 +88,7 @@ const CHECKS: &str = r#"[
  {"name": "workloads_tests", "timeout_s": 240, "command": ["python3", "-m", "unittest", "discover", "workloads/tests"]},
  {"name": "vector_add", "timeout_s": 60, "command": ["bin/vector_add"]},
  {"name": "vector_add_shim", "timeout_s": 60, "command": ["env", "LD_PRELOAD={shim}", "bin/vector_add"]},
- {"name": "demo", "timeout_s": 120, "command": ["bin/xtask", "demo", "--built", "bin"]},
+ {"name": "demo", "timed": true, "timeout_s": 120, "command": ["bin/xtask", "demo", "--built", "bin"]},
  {"name": "cost_forward", "timed": true, "timeout_s": 60,
   "command": ["bin/call_cost", "forward", "--shim", "{shim}", "--driver", "{stub}", "--out", "{out}", "--calls", "10000",
               "--added-at-most", "15"]},

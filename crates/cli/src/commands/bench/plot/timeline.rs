@@ -35,7 +35,7 @@ pub(crate) fn draw(timeline: Result<&Timeline, &str>) -> String {
     let x = Scale::linear(0.0, timeline.milliseconds, LEFT, RIGHT);
     let lanes = lanes(tenants);
     let bottom = TOP + ROW * approximate(tenants.len() as u64);
-    let about: Vec<String> = tenants.iter().map(in_words).collect();
+    let about: Vec<String> = tenants.iter().flat_map(in_words).collect();
     let mut svg = Svg::new(WIDTH, bottom + 82.0 + LINE * approximate(about.len() as u64));
     let title = format!("{} ms of the arm {}, tenant by tenant", scale::name(timeline.milliseconds), timeline.arm);
     svg.text(LEFT, 24.0, Anchor::Start, INK, &title);
@@ -135,21 +135,21 @@ fn draw_legend(svg: &mut Svg, lanes: &[&str], y: f64) {
     entry("a latency tenant's step", &|svg, left| svg.rectangle(left, y - 10.0, 14.0, 12.0, STEP_COLOUR));
 }
 
-/// `train: 214 launches, 9 of them held for 21.3 ms in all (7 as a step is due before it would be over)`.
-fn in_words(line: &TenantLine) -> String {
+/// `train: 1 step, 214 launches, 9 of them held for 21.3 ms in all`, and a line for each reason.
+fn in_words(line: &TenantLine) -> Vec<String> {
     let held: Vec<_> = line.launches.iter().filter(|launch| launch.held > 0.0).collect();
+    let (steps, launches) = (line.steps.len(), line.launches.len());
+    let done = format!("{}: {steps} {}, {launches} launches", line.tenant, if steps == 1 { "step" } else { "steps" });
+    if held.is_empty() {
+        return vec![format!("{done}, none held")];
+    }
+    let for_ms: f64 = held.iter().map(|launch| launch.held).sum();
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     for launch in &held {
         *reasons.entry(launch.held_for.unwrap_or("nobody knows why")).or_default() += 1;
     }
-    let (steps, launches) = (line.steps.len(), line.launches.len());
-    let done = format!("{}: {steps} {}, {launches} launches", line.tenant, if steps == 1 { "step" } else { "steps" });
-    if held.is_empty() {
-        return format!("{done}, none held");
-    }
-    let for_ms: f64 = held.iter().map(|launch| launch.held).sum();
-    let why: Vec<String> = reasons.into_iter().map(|(reason, count)| format!("{count}: {reason}")).collect();
-    format!("{done}, {} of them held for {for_ms:.1} ms in all ({})", held.len(), why.join("; "))
+    let all = format!("{done}, {} of them held for {for_ms:.1} ms in all", held.len());
+    std::iter::once(all).chain(reasons.into_iter().map(|(reason, count)| format!("– {count}: {reason}"))).collect()
 }
 
 #[cfg(test)]
@@ -183,10 +183,9 @@ mod tests {
         {
             assert!(text.contains(words), "{words}: {text}");
         }
-        assert!(
-            text.contains("10 of them held for 14.5 ms in all (10: a step is due before it would be over)"),
-            "{text}"
-        );
+        for words in ["10 of them held for 14.5 ms in all", "10: a step is due before it would be over"] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
         assert!(draw(Err("it rains")).contains("There is no timeline: it rains."));
     }
 }
