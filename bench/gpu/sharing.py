@@ -23,6 +23,8 @@ LEVELS = "0,0.25,0.5,0.75,1"
 SET_UP_SECONDS = 13
 # The same for a session with an LLM server, whose model is larger.
 LLM_SET_UP_SECONDS = 30
+# The session of the timeline, beside its set-up.
+RECORDED_SECONDS = 4
 # Requests of LLM servers are few in a second, and their tail wants some.
 LLM_SECONDS = 30
 
@@ -78,10 +80,12 @@ class Run:
         sessions = sum(self.programs if arm.endswith("alone") else 1 for arm in self.arms)
         stretches = sessions + (len(self.levels.split(",")) - 1 if self.levels else 0)
         set_up = LLM_SET_UP_SECONDS if self.llm_servers else SET_UP_SECONDS
-        # What servers can do is measured once, ahead of the rounds.
-        ahead = self.llm_servers * (set_up + asked)
+        # What servers can do is measured once, beside the rounds.
+        once = self.llm_servers * (set_up + asked)
+        # In the end tenants write down what they launch, for the timeline.
+        once += set_up + RECORDED_SECONDS if {POLICY, TPOT_FIRST} & set(self.arms) else 0
         rounds *= loads if self.llm_servers else 1
-        return ahead + rounds * (sessions * set_up + stretches * self.measured_seconds(asked))
+        return once + rounds * (sessions * set_up + stretches * self.measured_seconds(asked))
 
 
 POLICY = "slo-aware"
@@ -215,7 +219,7 @@ def bench(run, options, folder, limit):
 def without_samples(results):
     """Without what only plots need."""
     if isinstance(results, dict):
-        kept = {key: value for key, value in results.items() if not key.endswith("quantiles_ms") and key != "runs"}
+        kept = {key: value for key, value in results.items() if not key.endswith("quantiles_ms") and key not in ("runs", "timeline")}
         return {key: without_samples(value) for key, value in kept.items()}
     return [without_samples(value) for value in results] if isinstance(results, list) else results
 

@@ -37,6 +37,7 @@ const TOOLS: Part = Part {
         "detshare-cudarc",
         "detshare-order",
         "detshare-chaos",
+        "xtask",
     ],
     files: &[
         STUB_DRIVER,
@@ -48,6 +49,7 @@ const TOOLS: Part = Part {
         "cudarc_programs",
         "order",
         "chaos",
+        "xtask",
     ],
 };
 

@@ -5,7 +5,7 @@ use crate::{block_level, build, samples};
 use anyhow::{Context, Result};
 use std::path::Path;
 
-const PROGRAMS: [&str; 21] = [
+const PROGRAMS: [&str; 23] = [
     "surface",
     "conformance",
     "instructions",
@@ -16,6 +16,7 @@ const PROGRAMS: [&str; 21] = [
     "move_cost",
     "tenant_latency",
     "vector_add",
+    "fma_loop",
     "slow_once",
     "managed_probe",
     "step_probe",
@@ -25,6 +26,7 @@ const PROGRAMS: [&str; 21] = [
     "soak",
     "detshare",
     "detshared",
+    "xtask",
     build::SOFTGPU,
     build::STUB_DRIVER,
 ];
@@ -86,6 +88,7 @@ const CHECKS: &str = r#"[
  {"name": "workloads_tests", "timeout_s": 240, "command": ["python3", "-m", "unittest", "discover", "workloads/tests"]},
  {"name": "vector_add", "timeout_s": 60, "command": ["bin/vector_add"]},
  {"name": "vector_add_shim", "timeout_s": 60, "command": ["env", "LD_PRELOAD={shim}", "bin/vector_add"]},
+ {"name": "demo", "timed": true, "timeout_s": 120, "command": ["bin/xtask", "demo", "--built", "bin"]},
  {"name": "cost_forward", "timed": true, "timeout_s": 60,
   "command": ["bin/call_cost", "forward", "--shim", "{shim}", "--driver", "{stub}", "--out", "{out}", "--calls", "10000",
               "--added-at-most", "15"]},

@@ -36,8 +36,12 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Run a small CUDA program through the shim, on whatever driver there is
-    Demo,
+    /// Run small CUDA programs through the shim and as tenants, on whatever driver there is
+    Demo {
+        /// Build nothing; take what is in this folder, such as the GPU bundle's bin
+        #[arg(long, value_name = "FOLDER")]
+        built: Option<PathBuf>,
+    },
     /// Build all that the tests need and run everything; what CI runs
     Test {
         /// Run this step alone, with what an earlier run has built
@@ -82,7 +86,7 @@ enum Task {
 
 fn main() -> Result<()> {
     match Arguments::parse().task {
-        Task::Demo => demo::demo(),
+        Task::Demo { built } => demo::demo(built),
         Task::Test { step: None } => test::test(),
         Task::Test { step: Some(name) } => test::step(&name),
         Task::GpuBundle { folder } => gpu_bundle::run(&folder),

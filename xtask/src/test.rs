@@ -5,8 +5,9 @@
 use crate::process::{cargo, root, run, target};
 use crate::side_by_side::{self, Ended, Planned};
 use crate::softgpu::{self, Way};
-use crate::{block_level, build, demo, generate, gpu_bundle, header, package, ptxas, samples, tenants};
+use crate::{block_level, build, generate, gpu_bundle, header, package, ptxas, samples, tenants};
 use anyhow::{Context, Result, ensure};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
@@ -198,7 +199,7 @@ fn alone() -> Vec<Step> {
             block_level::sharing(&built(), &samples::compile(&samples::toolkit()?)?)
         })
         .needs(|| samples::toolkit().map(drop)),
-        Step::new("demo", move || demo::with(built())),
+        Step::new("demo", demo_without_cargo),
     ]
 }
 
@@ -286,11 +287,20 @@ fn model_checker() -> Result<()> {
     Ok(())
 }
 
+fn bundle() -> PathBuf {
+    target().join("gpu-bundle")
+}
+
 /// Puts the bundle together and starts its script; without a GPU that counts its checks as skipped.
 fn gpu_bundle_runs() -> Result<()> {
-    let folder = target().join("gpu-bundle");
-    gpu_bundle::lay_out(&build::for_tests_folder(), &folder)?;
-    run(Command::new("python3").arg("run.py").arg("--out").arg(target().join("gpu-results")).current_dir(&folder))
+    gpu_bundle::lay_out(&build::for_tests_folder(), &bundle())?;
+    run(Command::new("python3").arg("run.py").arg("--out").arg(target().join("gpu-results")).current_dir(bundle()))
+}
+
+/// As a machine without cargo runs it: from the bundle, where there is one.
+fn demo_without_cargo() -> Result<()> {
+    let programs = if build::zig().is_ok() { bundle().join("bin") } else { build::for_tests_folder() };
+    run(Command::new(programs.join("xtask")).args(["demo", "--built"]).arg(&programs))
 }
 
 /// The memory checker that a test runs under; it is on most machines that build software.

@@ -2,7 +2,7 @@
 //!
 //! Used by both ends: the daemon fills these types, the command line reads them. Here are the JSON types (`status.rs`,
 //! `tenant.rs`), the runtime folder and what lies in it ([`RuntimeFolder`], [`places`]), and a [`Client`] whose
-//! functions block and have a time limit. There is no server here, and nothing that decides.
+//! functions block and have a time limit; and how both word a command line that makes no sense ([`usage`]). There is no server here, and nothing that decides.
 //!
 //! The daemon listens on a Unix socket in a folder that only its user can enter. Both ends look at the other's user:
 //! the client would rather speak to nobody than to somebody else's daemon.
@@ -27,6 +27,7 @@ pub mod places;
 mod size;
 mod status;
 mod tenant;
+pub mod usage;
 
 pub use block_level::{BlockLevel, MeasuredShape, MeasuredVersion, RewrittenKernel, RewrittenModule};
 pub use client::{Client, ClientError, TIME_LIMIT};

@@ -36,6 +36,7 @@ mod table;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+use detshare_api::usage;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -74,16 +75,11 @@ fn say(error: &clap::Error) -> ExitCode {
     if error.use_stderr() { exit::USAGE.into() } else { ExitCode::SUCCESS }
 }
 
-/// Without the usage, which is one `--help` away.
+/// Names the help of the subcommand, if it is one.
 fn in_one_line(error: &clap::Error, subcommand: Option<&str>) -> String {
-    let text = error.render().to_string();
-    let text = text.strip_prefix("error: ").unwrap_or(&text);
-    let is_end = |line: &&str| line.starts_with("Usage:") || line.starts_with("For more information");
-    let lines: Vec<_> =
-        text.lines().take_while(|line| !is_end(line)).map(str::trim).filter(|line| !line.is_empty()).collect();
     let subcommand = subcommand.filter(|name| Arguments::command().find_subcommand(name).is_some());
     let help = subcommand.map_or("detshare --help".to_string(), |name| format!("detshare {name} --help"));
-    format!("{}; see `{help}`", lines.join(" "))
+    usage::in_one_line(&error.render().to_string(), &help)
 }
 
 #[cfg(test)]

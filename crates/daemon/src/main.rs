@@ -4,6 +4,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use clap_complete::Shell;
 use detshare_api::places;
+use detshare_api::usage::in_one_line;
 use detshare_daemon::log::{self, LogFormat};
 use detshare_daemon::ready::Waiting;
 use detshare_daemon::{Settings, exit, run};
@@ -56,7 +57,7 @@ fn main() -> ExitCode {
     }
     if let Some(shell) = arguments.completions {
         let mut script = Vec::new();
-        clap_complete::generate(shell, &mut Arguments::command(), "detshared", &mut script);
+        clap_complete::generate(shell, &mut completed(), "detshared", &mut script);
         let _ = std::io::stdout().write_all(&script);
         return ExitCode::SUCCESS;
     }
@@ -84,19 +85,19 @@ fn say(error: &clap::Error) -> ExitCode {
     // Nobody is left to tell if this cannot be printed.
     let _ = match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.print(),
-        _ => writeln!(std::io::stderr(), "detshared: {}", in_one_line(error)),
+        _ => {
+            let line = in_one_line(&error.render().to_string(), "detshared --help");
+            writeln!(std::io::stderr(), "detshared: {line}")
+        }
     };
     if error.use_stderr() { exit::USAGE.into() } else { ExitCode::SUCCESS }
 }
 
-/// Without the usage, which is one `--help` away; as `detshare` does it.
-fn in_one_line(error: &clap::Error) -> String {
-    let text = error.render().to_string();
-    let text = text.strip_prefix("error: ").unwrap_or(&text);
-    let is_end = |line: &&str| line.starts_with("Usage:") || line.starts_with("For more information");
-    let lines: Vec<_> =
-        text.lines().take_while(|line| !is_end(line)).map(str::trim).filter(|line| !line.is_empty()).collect();
-    format!("{}; see `detshared --help`", lines.join(" "))
+/// What a shell offers: without what is for those who package us.
+fn completed() -> clap::Command {
+    let command = Arguments::command();
+    let shown = command.get_arguments().filter(|argument| !argument.is_hide_set()).cloned();
+    clap::Command::new("detshared").version(env!("CARGO_PKG_VERSION")).args(shown)
 }
 
 #[cfg(test)]

@@ -22,26 +22,98 @@ const MOST_STEPS: usize = 64;
 const USUAL_NS: u64 = 100_000;
 
 /// One line of a record.
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum Line {
-    Process { record: u32, name: String, lanes: Vec<Lane> },
-    Kernel { kernel: String, name: String, nodes: Option<u32>, ns: Vec<u64> },
-    Launch { at: u64, launch: String, held: u64 },
-    Step { at: u64, step: Edge },
+pub enum Line {
+    /// What it is of; the first line.
+    Process {
+        /// The version of the record.
+        record: u32,
+        /// What the tenant is called.
+        name: String,
+        /// Those that it can run on.
+        lanes: Vec<Lane>,
+    },
+    /// A kernel or graph that it launched.
+    Kernel {
+        /// By which it is known.
+        kernel: String,
+        /// For people.
+        name: String,
+        /// Of a graph.
+        nodes: Option<u32>,
+        /// What it takes on each lane; 0 where nobody knows.
+        ns: Vec<u64>,
+    },
+    /// A launch, as it was decided.
+    Launch(Launched),
+    /// A step that began or ended.
+    Step {
+        /// When.
+        at: u64,
+        /// Which of the two.
+        step: Edge,
+    },
 }
 
-#[derive(Deserialize)]
-struct Lane {
-    lane: usize,
-    width: u32,
+/// A lane of a process.
+#[derive(Debug, Deserialize)]
+pub struct Lane {
+    /// By which launches name it.
+    pub lane: usize,
+    /// For people.
+    #[serde(default)]
+    pub name: String,
+    /// Its SMs.
+    pub width: u32,
 }
 
-#[derive(Deserialize, PartialEq, Eq)]
+/// A launch, as it was decided. Times are nanoseconds of the clock that all processes of the machine share.
+#[derive(Debug, Deserialize)]
+pub struct Launched {
+    /// When it was let through.
+    pub at: u64,
+    /// The kernel.
+    pub launch: String,
+    /// Where it runs.
+    #[serde(default)]
+    pub lane: usize,
+    /// Why it may run there, as the policy numbers reasons.
+    #[serde(default)]
+    pub reason: u8,
+    /// How long it was held before.
+    pub held: u64,
+    /// Why it was held; 0 if it was not.
+    #[serde(default)]
+    pub held_for: u8,
+    /// What it was expected to take; 0 if nobody knew.
+    #[serde(default)]
+    pub expected: u64,
+    /// What the process was expected to have on the GPU before it.
+    #[serde(default)]
+    pub in_flight: u64,
+}
+
+/// An end of a step.
+#[derive(Debug, Clone, Copy, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
-enum Edge {
+pub enum Edge {
+    /// Its first launch.
     Began,
+    /// Nothing was left to do.
     Ended,
+}
+
+/// The lines of a record's text.
+pub fn lines(text: &str) -> impl Iterator<Item = Result<Line, RecordError>> {
+    text.lines().enumerate().map(|(index, line)| {
+        match serde_json::from_str(line)
+            .map_err(|error| RecordError::Line { line: index + 1, what: error.to_string() })?
+        {
+            Line::Process { record, .. } if record != RECORD => Err(RecordError::Version { found: record }),
+            line => Ok(line),
+        }
+    })
 }
 
 /// Why there is no trace.
@@ -82,13 +154,11 @@ impl core::error::Error for RecordError {}
 pub fn trace(text: &str, name: &str, class: Class) -> Result<Trace, RecordError> {
     let (mut process, mut kernels, mut launches) = (None, Vec::new(), Vec::new());
     let (mut began, mut ended) = (Vec::new(), Vec::new());
-    for (index, line) in text.lines().enumerate() {
-        let read = serde_json::from_str(line);
-        match read.map_err(|error| RecordError::Line { line: index + 1, what: error.to_string() })? {
-            Line::Process { record, .. } if record != RECORD => return Err(RecordError::Version { found: record }),
+    for line in lines(text) {
+        match line? {
             Line::Process { name, lanes, .. } => process = Some((name, lanes)),
             Line::Kernel { kernel, name, nodes, ns } => kernels.push((kernel, name, nodes, ns)),
-            Line::Launch { at, launch, held } => launches.push((at, launch, held)),
+            Line::Launch(Launched { at, launch, held, .. }) => launches.push((at, launch, held)),
             Line::Step { at, step: Edge::Began } => began.push(at),
             Line::Step { at, step: Edge::Ended } => ended.push(at),
         }

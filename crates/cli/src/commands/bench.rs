@@ -2,10 +2,12 @@
 //!
 //! A scenario (`scenario.rs`) is two or three programs; an arm (`arm.rs`) is a way of running them: alone, or together
 //! under nothing, MPS, fixed partitions or a policy of DetShare. All arms are run once, then again in another order
-//! (`rounds.rs`). For each one what it needs is put up and taken down (`runner.rs`, `mps.rs`, `own_daemon.rs`), and its
+//! (`rounds.rs`), as far as there is time for it (`estimates.rs`). For each one what it needs is put up and taken down (`runner.rs`, `mps.rs`, `own_daemon.rs`), and its
 //! programs are started together (`session.rs`, `measured.rs`, `process.rs`); what of their time counts is planned (`schedule.rs`). What they say they did (`output.rs`) becomes
 //! figures (`figures.rs`) and is compared with what they computed alone (`identity.rs`). Over the rounds that makes a
 //! summary (`summary.rs`), a report (`report.rs`, `words.rs`, `page.rs`) and plots (`plot.rs`).
+//!
+//! In the end tenants run once more and write down what they launch (`records.rs`), of which a moment is shown (`timeline.rs`).
 //!
 //! LLM servers are sent the requests of a trace (`replay.rs`), as many as are a part of what they can do (`capacity.rs`). What
 //! they say (`answers.rs`) has a time for each token, and figures of its own (`service.rs`, `service_summary.rs`,
@@ -21,6 +23,7 @@ mod arm;
 mod bound;
 mod capacity;
 mod clock;
+mod estimates;
 mod figures;
 mod flags;
 mod identity;
@@ -37,6 +40,7 @@ mod paired;
 mod paired_table;
 mod plot;
 mod process;
+mod records;
 mod replay;
 mod report;
 mod rounds;
@@ -140,9 +144,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, BenchError> {
     Ok(report.exit_code())
 }
 
+/// Part of the time in which nothing is measured any more.
+const LAST_PART: u32 = 60;
+
 /// Everything that was started has ended when this returns.
 fn measure(settings: &Settings, workloads: &Path, measured: &mut Measurements) -> Result<(), BenchError> {
-    let deadline = Instant::now() + settings.limit;
+    // The rest is for taking everything down and for the report.
+    let deadline = Instant::now() + settings.limit - settings.limit / LAST_PART;
     let signals = Signals::watch()?;
     let scratch = tempfile::Builder::new().prefix("detshare-bench-").tempdir().map_err(BenchError::NotTemporary)?;
     let mut runner = Runner::new(settings, workloads.to_path_buf(), scratch.path(), &signals, deadline);

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Read by the shim: where to write what it saw.
-const RECORD: &str = "DETSHARE_RECORD";
+pub(crate) const VARIABLE: &str = "DETSHARE_RECORD";
 
 /// Run a program as a tenant and write down what it launches, for `detshare sim`
 ///
@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, RecordedError> {
     let mut command = Command::new(ours);
     command.args(["run", "--class", arguments.class.name()]);
     command.args(arguments.name.iter().flat_map(|name| ["--name", name]));
-    command.arg("--").args(&arguments.program).env(RECORD, scratch.path().join("%p"));
+    command.arg("--").args(&arguments.program).env(VARIABLE, scratch.path().join("%p"));
     match program::run(&mut command, None, &Signals::watch()?)? {
         Ending::Exit(0) => {}
         ended => return Err(RecordedError::Ended(ended)),

@@ -223,13 +223,37 @@ fn what_makes_no_sense() {
     refused(&["small", "--workloads", "workloads", "--out", "workloads"], 64, "is not empty");
 }
 
+/// The server's steps are apart, each launch has its lane and its reason, and the training's were held.
+fn assert_timeline(results: &Value) {
+    let timeline = &results["timeline"];
+    let [serve, train] = &timeline["tenants"].as_array().unwrap_or_else(|| panic!("{}", results["no_timeline"]))[..]
+    else {
+        panic!("{timeline:#}")
+    };
+    assert_eq!((&serve["tenant"], &train["tenant"]), (&"serve".into(), &"train".into()));
+    let steps: Vec<[f64; 2]> = serde_json::from_value(serve["steps"].clone()).unwrap();
+    assert!(steps.len() > 1, "several in 60 ms: {steps:?}");
+    assert!(steps.iter().all(|[begin, end]| 0.0 <= *begin && begin < end && *end <= 60.0), "{steps:?}");
+    assert!(steps.is_sorted_by(|[_, end], [begin, _]| end < begin), "{steps:?}");
+    for tenant in [serve, train] {
+        assert_eq!(tenant["bits"]["verdict"], "identical", "{tenant:#}");
+        let launches = tenant["launches"].as_array().unwrap();
+        assert!(!launches.is_empty(), "{tenant:#}");
+        for launch in launches {
+            assert!(launch[0].is_number() && launch[1].is_string() && launch[2] != "nobody knows", "{launch}");
+            assert_eq!(launch[3].as_f64().unwrap() > 0.0, launch[4].is_string(), "held for a reason: {launch}");
+        }
+    }
+}
+
 /// The real thing, as far as it goes without a GPU.
 #[test]
 fn on_the_software_gpu() {
     let stage = Stage::new();
     std::fs::create_dir(stage.path("temporary")).unwrap();
     let policies: Vec<_> = POLICIES.iter().map(|policy| policy.name).collect();
-    let arms = format!("alone,shared,{}", policies.join(","));
+    // What is first is shown.
+    let arms = format!("alone,shared,slo-aware,{}", policies.join(","));
     let steps = built("steps");
     let mut command = stage.detshare();
     command
@@ -248,8 +272,8 @@ fn on_the_software_gpu() {
     }
     assert_eq!(results["machine"]["gpu"], "DetShare Software GPU");
     assert!(ended.stdout.contains("every program computed the same bits as alone"), "{}", ended.stdout);
-    let tenants = results["timeline"]["tenants"].as_array().unwrap();
-    assert!(tenants.len() == 2 && tenants.iter().all(|one| !one["intervals"].as_array().unwrap().is_empty()));
+    assert_eq!(results["timeline"]["arm"], "slo-aware");
+    assert_timeline(&results);
     for file in FILES {
         assert!(std::fs::metadata(stage.path("out").join(file)).is_ok_and(|found| found.len() > 0), "{file}");
     }

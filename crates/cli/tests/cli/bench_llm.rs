@@ -143,7 +143,8 @@ fn servers_are_tenants_with_their_objectives() {
     let given = |one: &Value, name: &str| one["given"][name].as_str().map(str::to_string);
     let log = bench.log();
     let tenants: Vec<&Value> = log.iter().filter(|one| given(one, "DETSHARE_CLASS").is_some()).collect();
-    assert_eq!((log.len(), tenants.len()), (8, 6));
+    // Two in each arm, and in the session of the timeline.
+    assert_eq!((log.len(), tenants.len()), (10, 8));
     for tenant in tenants {
         assert_eq!(given(tenant, "DETSHARE_CLASS").as_deref(), Some("latency"));
         assert_eq!(given(tenant, "DETSHARE_TTFT").as_deref(), Some("500000000"));

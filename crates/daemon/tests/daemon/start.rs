@@ -153,7 +153,7 @@ fn the_manual_has_every_flag_and_exit_code() {
 }
 
 #[test]
-fn completions_know_every_flag() {
+fn completions_know_every_flag_that_the_help_shows() {
     for shell in ["bash", "zsh", "fish"] {
         let script =
             Command::new(env!("CARGO_BIN_EXE_detshared")).args(["--completions", shell]).output().expect("run");
@@ -161,6 +161,9 @@ fn completions_know_every_flag() {
         let script = String::from_utf8(script.stdout).expect("text");
         for flag in ["folder", "config", "log-format", "idle-exit", "save-every"] {
             assert!(script.contains(flag), "{shell} has no {flag}: {script}");
+        }
+        for hidden in ["manual", "completions"] {
+            assert!(!script.contains(hidden), "{shell} offers {hidden}: {script}");
         }
     }
 }

@@ -67,6 +67,8 @@ const FIXED_96: Arm = Arm {
 
 /// The policies that are compared if nobody says otherwise, as far as they exist.
 const USUAL_POLICIES: [&str; 4] = ["slo-aware", "throughput", "fair", "exclusive"];
+/// The same where programs of both classes run: the others do not protect anybody.
+const USUAL_POLICIES_OF_BOTH: [&str; 1] = ["slo-aware"];
 /// The same for scenarios with LLM servers, which take longer.
 const USUAL_LLM_POLICIES: [&str; 3] = ["slo-aware", "throughput", "tpot-first"];
 
@@ -125,7 +127,11 @@ pub(crate) fn choose(scenario: &'static Scenario, names: &[String]) -> Result<Ve
 }
 
 fn is_usual(scenario: &Scenario, arm: &Arm) -> bool {
-    let usual: &[&str] = if scenario.has_servers() { &USUAL_LLM_POLICIES } else { &USUAL_POLICIES };
+    let usual: &[&str] = match scenario.device {
+        Device::Gpu if scenario.has_servers() => &USUAL_LLM_POLICIES,
+        Device::Gpu if scenario.has_both_classes() => &USUAL_POLICIES_OF_BOTH,
+        Device::Gpu | Device::Soft => &USUAL_POLICIES,
+    };
     match arm.way {
         Way::Bare | Way::Mps { .. } => true,
         Way::Fixed { .. } => !scenario.has_servers(),
@@ -198,6 +204,18 @@ mod tests {
         let unknown = choose(soft, &["mps".to_string()]).unwrap_err().to_string();
         assert!(unknown.starts_with("soft has no arm \"mps\": it has alone, shared, "), "{unknown}");
         assert!(names(&choose(soft, &[]).unwrap()).contains(&"exclusive"));
+    }
+
+    #[test]
+    fn where_somebody_is_protected_the_usual_policy_is_the_one_that_does_it() {
+        let usual = |name: &str| {
+            let scenario = SCENARIOS.iter().find(|scenario| scenario.name == name).unwrap();
+            let arms = choose(scenario, &[]).unwrap();
+            names(&arms).into_iter().filter(|name| detshare_policy::number(name).is_some()).collect::<Vec<_>>()
+        };
+        assert_eq!(usual("small"), ["slo-aware"]);
+        assert_eq!(usual("two-full"), USUAL_POLICIES);
+        assert_eq!(usual("soft"), USUAL_POLICIES);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::llm_flags::Offered;
 use super::measured::MeasuredError;
 use super::output::{Output, OutputError};
 use super::replay::Replay;
-use super::runner::{Ground, Runner};
+use super::runner::{Ground, Runner, Scene};
 use super::scenario::{Program, Trace};
 use super::schedule::Schedule;
 use super::service;
@@ -66,8 +66,16 @@ impl Runner<'_> {
         super::rounds::say(&format!("what {} can do alone …", program.name));
         let folder = self.scratch.join("capacity");
         let schedule = Schedule::of_servers(self.settings.seconds);
-        let done =
-            self.session(arm::BARE_ALONE, &Ground::Bare, &[program], &schedule, &[replay], &folder, &mut Vec::new());
+        let scene = Scene {
+            arm: arm::BARE_ALONE,
+            ground: &Ground::Bare,
+            programs: &[program],
+            schedule: &schedule,
+            replays: &[replay],
+            folder: &folder,
+            is_recorded: false,
+        };
+        let done = self.session(&scene, &mut Vec::new());
         let _ = std::fs::remove_dir_all(&folder);
         let seen = match done?.outputs.first() {
             Some(Output::Answers(answers)) => {

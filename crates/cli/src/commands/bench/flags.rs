@@ -1,6 +1,6 @@
 //! The flags of `detshare bench`, and what they resolve to.
 
-use super::arm::{self, Arm, ArmError};
+use super::arm::{self, Arm, ArmError, Way};
 use super::llm_flags::{LlmArguments, LlmFlagsError, LlmSettings, Offered};
 use super::scenario::{self, Device, Scenario};
 use crate::exit;
@@ -199,6 +199,8 @@ pub(crate) struct Settings {
     pub(crate) rounds: usize,
     pub(crate) again: u32,
     pub(crate) seconds: u32,
+    /// The least, where time is short.
+    pub(crate) least_seconds: u32,
     pub(crate) aggressiveness: Levels,
     isolation: Option<&'static str>,
     pub(crate) workloads: Option<PathBuf>,
@@ -243,6 +245,7 @@ impl TryFrom<Arguments> for Settings {
             rounds: usize::try_from(rounds).unwrap_or(1),
             again,
             seconds: seconds.unwrap_or(scenario.seconds),
+            least_seconds: seconds.unwrap_or(scenario.least_seconds()),
             aggressiveness,
             isolation,
             workloads,
@@ -269,6 +272,12 @@ impl Settings {
             Some(Offered::Loads(loads)) => loads.iter().copied().map(Some).collect(),
             Some(Offered::Rates(_)) | None => vec![None],
         }
+    }
+
+    /// The arms in which all programs are tenants at once; those of the first that has figures write down what they launch, in the
+    /// end.
+    pub(crate) fn tenants_together(&self) -> impl Iterator<Item = &Arm> {
+        self.arms.iter().filter(|arm| matches!(arm.way, Way::DetShare { .. }) && !arm.is_alone)
     }
 
     /// The levels at which an arm is measured in the round with that number, from 1; none is one of them: as it is.
@@ -311,7 +320,7 @@ pub(crate) mod tests {
     #[test]
     fn without_flags() {
         let settings = resolved("small").unwrap();
-        assert_eq!((settings.rounds, settings.seconds, settings.limit), (2, 3, Duration::from_secs(480)));
+        assert_eq!((settings.rounds, settings.seconds, settings.limit), (2, 4, Duration::from_secs(480)));
         assert_eq!((settings.isolation(), settings.format), ("mps", Format::Table));
         assert!(settings.out.display().to_string().starts_with("bench-small-2"), "{}", settings.out.display());
         assert_eq!(settings.arms[0].name, "alone");

@@ -40,7 +40,7 @@ impl Plots {
         if goodput::has_loads(&report.arms) {
             all.push(plot("Goodput", "goodput.svg", goodput::draw(&report.arms)));
         }
-        all.push(plot("Over time", "timeline.svg", timeline::draw(report.timeline.as_ref())));
+        all.push(plot("Over time", "timeline.svg", timeline::draw(report.timeline())));
         Self { all }
     }
 }

@@ -50,7 +50,9 @@ pub(crate) struct Report {
     /// Of the quantiles, in percent.
     levels: Vec<f64>,
     runs: Vec<ArmRun>,
-    pub(crate) timeline: Option<Timeline>,
+    timeline: Option<Timeline>,
+    /// Why there is none.
+    no_timeline: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -110,13 +112,18 @@ pub(crate) fn make_folder(folder: &Path) -> Result<(), FolderError> {
 
 impl Report {
     pub(crate) fn new(settings: &Settings, measured: Measurements, command: Vec<String>) -> Self {
-        let Measurements { runs, replays, ideals, dropped_rounds } = measured;
+        let Measurements { runs, replays, ideals, dropped_rounds, timeline } = measured;
         let arms = summarise(&settings.arms, &runs);
+        let (timeline, no_timeline) = match timeline {
+            Some(Ok(timeline)) => (Some(timeline), None),
+            Some(Err(why)) => (None, Some(why)),
+            None => (None, Some("it was ended before".to_string())),
+        };
         let scenario = settings.scenario;
         let program =
             |&Program { name, class, file, arguments, .. }: &Program| ProgramFacts { name, class, file, arguments };
         let mut report = Self {
-            exit_code: exit_code(&arms),
+            exit_code: 0,
             summary: String::new(),
             scenario: ScenarioFacts {
                 name: scenario.name,
@@ -140,15 +147,21 @@ impl Report {
             replays,
             arms,
             levels: LEVELS.iter().map(|level| quantity::approximate(*level as u64) / 10.0).collect(),
-            timeline: Timeline::of(&runs, scenario),
+            timeline,
+            no_timeline,
             runs,
         };
         report.summary = report.summarise();
+        report.exit_code = report.judge();
         report
     }
 
     pub(crate) fn exit_code(&self) -> u8 {
         self.exit_code
+    }
+
+    pub(crate) fn timeline(&self) -> Result<&Timeline, &str> {
+        self.timeline.as_ref().ok_or(self.no_timeline.as_deref().unwrap_or_default())
     }
 
     pub(crate) fn title(&self) -> String {
@@ -180,8 +193,35 @@ impl Report {
     }
 
     fn first_difference(&self) -> Option<String> {
-        let (arm, program) = self.programs().find(|(_, program)| program.bits.is_different())?;
-        Some(format!("{} under {} is {}", program.program, arm.name, program.bits.in_words()))
+        let measured = self.programs().map(|(arm, program)| (program.program, arm.name.as_str(), &program.bits));
+        let shown = self.timeline.iter().flat_map(|shown| shown.tenants.iter().map(move |one| (shown, one)));
+        let shown = shown.map(|(shown, tenant)| (tenant.tenant, shown.arm, &tenant.bits));
+        let (program, arm, bits) = measured.chain(shown).find(|(.., bits)| bits.is_different())?;
+        Some(format!("{program} under {arm} is {}", bits.in_words()))
+    }
+
+    fn judge(&self) -> u8 {
+        let has_all =
+            |arm: &ArmSummary| !arm.programs.is_empty() && arm.programs.iter().all(|one| one.per_second.is_some());
+        let is_incomplete = self.arms.iter().any(|arm| !has_all(arm) || !arm.failures.is_empty());
+        match (self.first_difference(), is_incomplete) {
+            (Some(_), _) => DIFFERENT,
+            (None, true) => INCOMPLETE,
+            (None, false) => 0,
+        }
+    }
+
+    /// That arms were measured for less time than they should, if they were.
+    fn shortened(&self) -> Option<String> {
+        let asked = self.settings.seconds;
+        let shorter = self.runs.iter().filter(|run| run.measured_s < asked);
+        let least = shorter.clone().map(|run| run.measured_s).min()?;
+        Some(format!(
+            "{} of {} runs were measured for less than {asked} s, down to {least} s, so that all fit: programs took long to set \
+             themselves up; raise --limit for more",
+            shorter.count(),
+            self.runs.len()
+        ))
     }
 
     /// What is known of the bits where no program computed other ones.
@@ -215,6 +255,7 @@ impl Report {
                 unrest.in_words()
             )
         }));
+        notes.extend(self.shortened());
         notes.extend(service_table::notes(&self.arms));
         notes.extend(self.replays.iter().filter_map(Replay::warning));
         notes
@@ -392,18 +433,6 @@ fn row(arm: &ArmSummary, program: &ProgramSummary) -> [String; COLUMNS] {
         part(program.share, words::percent),
         program.bits.in_words(),
     ]
-}
-
-fn exit_code(arms: &[ArmSummary]) -> u8 {
-    let is_different = arms.iter().flat_map(|arm| &arm.programs).any(|program| program.bits.is_different());
-    let has_all =
-        |arm: &ArmSummary| !arm.programs.is_empty() && arm.programs.iter().all(|one| one.per_second.is_some());
-    let is_incomplete = arms.iter().any(|arm| !has_all(arm) || !arm.failures.is_empty());
-    match (is_different, is_incomplete) {
-        (true, _) => DIFFERENT,
-        (false, true) => INCOMPLETE,
-        (false, false) => 0,
-    }
 }
 
 fn timing(scenario: &Scenario) -> &'static str {

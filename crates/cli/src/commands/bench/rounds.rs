@@ -2,21 +2,18 @@
 
 use super::arm::{self, Arm};
 use super::bound::Ideal;
+use super::estimates::Estimates;
 use super::figures::Figures;
 use super::flags::Settings;
 use super::replay::Replay;
-use super::runner::{ArmRun, Runner, Stretch};
-use super::schedule::Schedule;
+use super::runner::{ArmRun, Runner, Stretch, Turn};
 use super::service::Times;
 use super::session::SessionError;
+use super::timeline::Timeline;
 use super::unrest::Unrest;
 use crate::quantity;
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::{Duration, Instant};
-
-/// What a program takes at least beside the time in which it is measured, as long as nothing is known of it.
-const LEAST_SET_UP: f64 = 1.0;
 
 /// What was measured.
 #[derive(Debug, Default)]
@@ -28,45 +25,57 @@ pub(crate) struct Measurements {
     pub(crate) ideals: Vec<Ideal>,
     /// Rounds that were left out, for want of time.
     pub(crate) dropped_rounds: usize,
+    /// What tenants did, or why nobody knows; nothing if we were asked to end before.
+    pub(crate) timeline: Option<Result<Timeline, String>>,
 }
 
-/// Runs them. What is there when we are asked to end stays.
+/// Who runs arms.
+pub(crate) trait Stage {
+    /// In seconds, until all is to be over.
+    fn left(&self) -> f64;
+    /// An error only if we are to end.
+    fn run(&mut self, turn: Turn) -> Result<ArmRun, SessionError>;
+    /// Shows what the tenants of an arm do.
+    fn record(&mut self, arm: Arm, load: Option<f64>) -> Result<Timeline, SessionError>;
+}
+
+impl Stage for Runner<'_> {
+    fn left(&self) -> f64 {
+        self.deadline.saturating_duration_since(Instant::now()).as_secs_f64()
+    }
+
+    fn run(&mut self, turn: Turn) -> Result<ArmRun, SessionError> {
+        self.measured(turn)
+    }
+
+    fn record(&mut self, arm: Arm, load: Option<f64>) -> Result<Timeline, SessionError> {
+        self.timeline(arm, load)
+    }
+}
+
+/// Runs all of them, and shows what the tenants of one do. What is there when we are asked to end stays.
 pub(crate) fn run(
-    runner: &mut Runner<'_>,
+    stage: &mut impl Stage,
     settings: &Settings,
     measured: &mut Measurements,
 ) -> Result<(), SessionError> {
     let mut estimates = Estimates::new(settings);
-    for round in 0..settings.rounds {
+    for round in 1..=settings.rounds {
         let turns = turns(settings, round);
         let arms: Vec<Arm> = turns.iter().map(|(arm, _)| *arm).collect();
-        if round > 0 && !fits(estimates.of(&arms, round + 1), runner.deadline) {
-            measured.dropped_rounds = settings.rounds - round;
+        if round > 1 && estimates.seconds(&arms, round, stage.left()).is_none() {
+            measured.dropped_rounds = settings.rounds - round + 1;
             say(&format!("no time for the last {}: raise --limit for more", rounds_in_words(measured.dropped_rounds)));
-            return Ok(());
+            break;
         }
         for (place, (arm, load)) in turns.iter().enumerate() {
-            let later: f64 = (round + 1..settings.rounds).map(|later| estimates.of(&arms, later + 1)).sum();
-            let rest = estimates.of(&arms[place..], round + 1) + later;
-            say(&progress(settings, round, (place, &turns), Duration::from_secs_f64(rest)));
-            let mut run = if fits(estimates.of(&[*arm], round + 1), runner.deadline) {
-                runner.run(*arm, round + 1, *load)?
-            } else {
-                ArmRun::left_out(arm.name, round + 1, *load)
-            };
-            estimates.learn(arm, &run);
-            say(&outcome(&run));
-            for _ in 0..settings.again {
-                // What is still to come goes before.
-                let rest = estimates.of(&arms[place..], round + 1);
-                if run.unrest().is_none_or(|unrest| !unrest.is_great()) || !fits(rest, runner.deadline) {
-                    break;
-                }
-                say("  again: the machine itself was not at rest");
-                let other = runner.run(*arm, round + 1, *load)?;
-                say(&outcome(&other));
-                run = calmer(run, other);
-            }
+            // Those that are left come before how long they are measured.
+            let seconds = estimates.seconds(&arms[place..], round, stage.left()).unwrap_or(settings.least_seconds);
+            let turn = Turn { arm: *arm, round, load: *load, seconds };
+            let later: f64 = (round + 1..=settings.rounds).map(|later| estimates.of(&arms, later, seconds)).sum();
+            let rest = estimates.of(&arms[place..], round, seconds) + later + estimates.recording();
+            say(&progress(settings, &turn, (place + 1, turns.len()), Duration::from_secs_f64(rest)));
+            let mut run = run_one(stage, settings, &mut estimates, turn, &arms[place..])?;
             // Not before it is known which of several runs counts.
             for kept in std::mem::take(&mut run.kept) {
                 if let Some(Err(error)) = settings.keep.as_ref().map(|folder| kept.write(folder)) {
@@ -76,12 +85,68 @@ pub(crate) fn run(
             measured.runs.push(run);
         }
     }
+    measured.timeline = Some(timeline(stage, settings, &estimates, &measured.runs)?);
     Ok(())
+}
+
+/// An arm, and again if the machine was not at rest and there is time; `rest` are those that are still to come, with this one.
+fn run_one(
+    stage: &mut impl Stage,
+    settings: &Settings,
+    estimates: &mut Estimates<'_>,
+    turn: Turn,
+    rest: &[Arm],
+) -> Result<ArmRun, SessionError> {
+    if estimates.of(&[turn.arm], turn.round, turn.seconds) > stage.left() {
+        let run = ArmRun::left_out(turn);
+        say(&outcome(&run));
+        return Ok(run);
+    }
+    let mut run = stage.run(turn)?;
+    estimates.learn(&turn.arm, &run);
+    say(&outcome(&run));
+    for _ in 0..settings.again {
+        // What is still to come goes before.
+        let has_time = estimates.of(rest, turn.round, turn.seconds) <= stage.left();
+        if run.unrest().is_none_or(|unrest| !unrest.is_great()) || !has_time {
+            break;
+        }
+        say("  again: the machine itself was not at rest");
+        let other = stage.run(turn)?;
+        say(&outcome(&other));
+        run = calmer(run, other);
+    }
+    Ok(run)
+}
+
+/// What the tenants do in the first arm in which all programs are tenants at the same time, or why nobody knows.
+fn timeline(
+    stage: &mut impl Stage,
+    settings: &Settings,
+    estimates: &Estimates<'_>,
+    runs: &[ArmRun],
+) -> Result<Result<Timeline, String>, SessionError> {
+    let has_figures = |arm: &Arm| runs.iter().find(|run| run.arm == arm.name && run.failure.is_none());
+    let Some((arm, run)) = settings.tenants_together().find_map(|arm| Some((*arm, has_figures(arm)?))) else {
+        return Ok(Err("no arm of DetShare with several tenants was measured".to_string()));
+    };
+    if estimates.recording() > stage.left() {
+        return Ok(Err("no time was left for it, raise --limit".to_string()));
+    }
+    say(&format!("a timeline of {} …", arm.name));
+    match stage.record(arm, run.load) {
+        Ok(timeline) => Ok(Ok(timeline)),
+        Err(error @ SessionError::Interrupted { .. }) => Err(error),
+        Err(error) => {
+            say(&format!("  there is none: {error}"));
+            Ok(Err(error.to_string()))
+        }
+    }
 }
 
 /// What is run in a round, in that order: all arms at one load, then at the next.
 fn turns(settings: &Settings, round: usize) -> Vec<(Arm, Option<f64>)> {
-    let order = arm::order(settings.arms.len(), round, settings.rounds);
+    let order = arm::order(settings.arms.len(), round - 1, settings.rounds);
     let at = |load: Option<f64>| order.iter().map(move |place| (settings.arms[*place], load));
     settings.loads().into_iter().flat_map(at).collect()
 }
@@ -94,70 +159,24 @@ fn calmer(first: ArmRun, second: ArmRun) -> ArmRun {
     kept
 }
 
-fn fits(seconds: f64, deadline: Instant) -> bool {
-    Instant::now() + Duration::from_secs_f64(seconds) <= deadline
-}
-
-/// How long arms take, as far as that is known: what is planned, and what it takes beside that to set programs up, wait for
-/// those that are late, and take all down again.
-#[derive(Debug)]
-struct Estimates<'a> {
-    settings: &'a Settings,
-    /// What an arm took beside what was planned for each of its sessions, by name.
-    beside: BTreeMap<&'static str, f64>,
-}
-
-impl<'a> Estimates<'a> {
-    fn new(settings: &'a Settings) -> Self {
-        Self { settings, beside: BTreeMap::new() }
-    }
-
-    fn learn(&mut self, arm: &Arm, run: &ArmRun) {
-        if run.failure.is_none() {
-            let beside = (run.seconds - self.planned(arm, run.round)) / sessions(self.settings, arm);
-            self.beside.insert(arm.name, beside.max(0.0));
-        }
-    }
-
-    /// Of these in the round with that number, from 1. One that was not seen yet is taken to need as much as the others did.
-    fn of(&self, arms: &[Arm], round: usize) -> f64 {
-        let known = quantity::approximate(self.beside.len() as u64);
-        let usual = if known > 0.0 { self.beside.values().sum::<f64>() / known } else { LEAST_SET_UP };
-        let beside = |arm: &Arm| self.beside.get(arm.name).copied().unwrap_or(usual);
-        arms.iter().map(|arm| self.planned(arm, round) + beside(arm) * sessions(self.settings, arm)).sum()
-    }
-
-    fn planned(&self, arm: &Arm, round: usize) -> f64 {
-        Schedule::of(self.settings, arm, round).end().as_secs_f64() * sessions(self.settings, arm)
-    }
-}
-
-/// How often programs are set up for an arm: once, or each by itself.
-fn sessions(settings: &Settings, arm: &Arm) -> f64 {
-    if arm.is_alone { quantity::approximate(settings.scenario.programs.len() as u64) } else { 1.0 }
-}
-
 pub(crate) fn say(line: &str) {
     // A closed standard error is no reason to give up.
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// `round 1 of 2, arm 3 of 9: mps, 10 s … about 3m 20s left`.
-fn progress(
-    settings: &Settings,
-    round: usize,
-    (place, turns): (usize, &[(Arm, Option<f64>)]),
-    rest: Duration,
-) -> String {
-    let (arm, load) = turns[place];
+/// `round 1 of 2, arm 3 of 9: mps … about 3m 20s left`.
+fn progress(settings: &Settings, turn: &Turn, (place, turns): (usize, usize), rest: Duration) -> String {
+    let shortened = if turn.seconds < settings.seconds {
+        format!(", {} s in place of {}", turn.seconds, settings.seconds)
+    } else {
+        String::new()
+    };
     format!(
-        "round {} of {}, arm {} of {}: {}{} … about {} left",
-        round + 1,
+        "round {} of {}, arm {place} of {turns}: {}{}{shortened} … about {} left",
+        turn.round,
         settings.rounds,
-        place + 1,
-        turns.len(),
-        arm.name,
-        load.map_or(String::new(), |load| format!(" at load {load}")),
+        turn.arm.name,
+        turn.load.map_or(String::new(), |load| format!(" at load {load}")),
         quantity::age(rest.as_secs_f64()),
     )
 }
@@ -198,48 +217,104 @@ pub(crate) fn rounds_in_words(rounds: usize) -> String {
 
 impl ArmRun {
     /// One for which there was no time.
-    fn left_out(arm: &'static str, round: usize, load: Option<f64>) -> Self {
+    fn left_out(Turn { arm, round, load, seconds }: Turn) -> Self {
         let failure = Some("no time is left for it: raise --limit, or lower --seconds".to_string());
         let (stretches, tenants, discarded, samples, kept) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { arm, round, load, seconds: 0.0, stretches, failure, tenants, discarded, samples, kept }
+        let (arm, measured_s) = (arm.name, seconds);
+        Self { arm, round, load, measured_s, seconds: 0.0, stretches, failure, tenants, discarded, samples, kept }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::arm::BARE_ALONE;
+    use super::super::estimates::tests::recorded;
     use super::super::flags::tests::resolved;
+    use super::super::schedule::Schedule;
     use super::super::summary::tests as examples;
+    use super::super::timeline::tests::example as timeline_example;
     use super::*;
+    use std::collections::BTreeMap;
+
+    /// Where each session takes what it took when it was recorded, or so many times that, in no time.
+    struct Rehearsal<'a> {
+        settings: &'a Settings,
+        beside: BTreeMap<&'static str, f64>,
+        slower: f64,
+        left: f64,
+    }
+
+    impl Rehearsal<'_> {
+        fn pass(&mut self, arm: &Arm, planned: Duration) -> f64 {
+            let sessions = if arm.is_alone { 2.0 } else { 1.0 };
+            let passed = (planned.as_secs_f64() + self.beside[arm.name] * self.slower) * sessions;
+            self.left -= passed;
+            passed
+        }
+    }
+
+    impl Stage for Rehearsal<'_> {
+        fn left(&self) -> f64 {
+            self.left
+        }
+
+        fn run(&mut self, Turn { arm, round, seconds, .. }: Turn) -> Result<ArmRun, SessionError> {
+            let mut run = examples::run(arm.name, round, 1.0, 1.0, None);
+            let planned = Schedule::of(self.settings, &arm, round, seconds).end();
+            (run.seconds, run.measured_s) = (self.pass(&arm, planned), seconds);
+            Ok(run)
+        }
+
+        fn record(&mut self, arm: Arm, _: Option<f64>) -> Result<Timeline, SessionError> {
+            self.pass(&arm, Schedule::recorded(self.settings, &arm).end());
+            Ok(timeline_example())
+        }
+    }
+
+    /// What is measured in eight minutes on a machine that is so many times as slow as that of the recorded runs, and what is
+    /// left of the time.
+    fn rehearsed(scenario: &str, slower: f64) -> (Measurements, f64) {
+        let settings = resolved(scenario).unwrap();
+        let left = settings.limit.as_secs_f64();
+        let mut stage = Rehearsal { settings: &settings, beside: recorded(scenario), slower, left };
+        let mut measured = Measurements::default();
+        run(&mut stage, &settings, &mut measured).unwrap();
+        (measured, stage.left)
+    }
+
+    /// For how long each run was measured.
+    fn seconds(measured: &Measurements) -> Vec<u32> {
+        measured.runs.iter().map(|run| run.measured_s).collect()
+    }
+
+    const ARMS: usize = 8;
 
     #[test]
-    fn what_was_not_seen_takes_as_much_longer_as_what_was() {
-        let settings = resolved("small --arms alone,mps,slo-aware --seconds 9").unwrap();
-        let [alone, mps, policy] = settings.arms[..] else { panic!("{:?}", settings.arms) };
-        let mut estimates = Estimates::new(&settings);
-        let close = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found} {expected}");
-        close(estimates.of(&[alone], 1), 2.0 * (10.0 + LEAST_SET_UP));
-        let mut run = examples::run("mps", 1, 1.0, 1.0, None);
-        run.seconds = 17.0;
-        estimates.learn(&mps, &run);
-        close(estimates.of(&settings.arms, 1), 2.0 * (10.0 + 7.0) + 17.0 + (12.0 + 7.0));
-        run.failure = Some("it broke".to_string());
-        run.seconds = 0.1;
-        estimates.learn(&mps, &run);
-        close(estimates.of(&[mps], 1), 17.0);
-        close(estimates.of(&[policy], 2), 19.0);
+    fn two_rounds_fit_into_eight_minutes_as_fast_as_programs_were_set_up_when_it_was_recorded() {
+        for scenario in ["small", "7b"] {
+            let (measured, left) = rehearsed(scenario, 1.0);
+            assert_eq!((seconds(&measured), measured.dropped_rounds), (vec![4; 2 * ARMS], 0), "{scenario}");
+            assert!(measured.timeline.as_ref().is_some_and(Result::is_ok), "{scenario}");
+            assert!(left > 60.0, "{scenario}: {left} s of 480 are left");
+        }
     }
 
     #[test]
-    fn a_round_without_levels_is_not_taken_to_last_as_long_as_one_with_them() {
-        let settings = resolved("small").unwrap();
-        let dial = *settings.arms.iter().find(|arm| arm.has_dial()).unwrap();
-        let mut estimates = Estimates::new(&settings);
-        let mut run = examples::run("slo-aware", 1, 1.0, 1.0, None);
-        run.seconds = estimates.planned(&dial, 1) + 13.0;
-        estimates.learn(&dial, &run);
-        let expected = Schedule::of(&settings, &dial, 2).end().as_secs_f64() + 13.0;
-        assert!((estimates.of(&[dial], 2) - expected).abs() < 1e-9, "{}", estimates.of(&[dial], 2));
+    fn on_a_slower_machine_arms_are_measured_for_less_time_and_on_a_slow_one_once() {
+        let (shorter, _) = rehearsed("small", 1.25);
+        assert_eq!((shorter.runs.len(), shorter.dropped_rounds), (2 * ARMS, 0));
+        assert!(seconds(&shorter).contains(&3), "{:?}", seconds(&shorter));
+        let (once, _) = rehearsed("small", 2.0);
+        assert_eq!((once.runs.len(), once.dropped_rounds), (ARMS, 1));
+        for scenario in ["small", "7b"] {
+            for percent in (100..=250).step_by(5) {
+                let (measured, left) = rehearsed(scenario, f64::from(percent) / 100.0);
+                assert!(left >= 0.0, "{scenario} at {percent} %: {left} s");
+                assert!(measured.runs.iter().all(|run| run.failure.is_none()), "{scenario} at {percent} %");
+                assert!(measured.runs.len() >= ARMS && measured.timeline.unwrap().is_ok(), "{scenario} at {percent} %");
+            }
+        }
     }
 
     fn unrest(late_per_second: f64) -> Unrest {
@@ -272,9 +347,9 @@ mod tests {
         restless.stretches[0].programs[0].unrest = Some(unrest(2.0));
         let said = outcome(&restless);
         assert!(said.ends_with("(1.0 s; threads were woken late 2.0 times a second, up to 4.0 ms)"), "{said}");
-        let left_out = outcome(&ArmRun::left_out("mps", 1, None));
+        let left_out = outcome(&ArmRun::left_out(Turn { arm: BARE_ALONE, round: 1, load: None, seconds: 4 }));
         assert!(
-            left_out.starts_with("  mps has no figures: no time is left") && !left_out.contains('\n'),
+            left_out.starts_with("  alone has no figures: no time is left") && !left_out.contains('\n'),
             "{left_out}"
         );
     }

@@ -10,14 +10,17 @@ use super::measured::Measured;
 use super::mps::Mps;
 use super::output::Output;
 use super::own_daemon::{Configuration, OwnDaemon, OwnDaemonError};
+use super::records::{self, Record};
 use super::replay::Replay;
 use super::sampler::{self, Sample, TenantSeen};
 use super::scenario::{Device, Program};
-use super::schedule::Schedule;
+use super::schedule::{RECORDED_SECONDS, Schedule};
 use super::session::{self, Done, Session, SessionError};
-use super::told_apart::{self, Taken, ToldApart};
+use super::timeline::{Recorded, Timeline};
+use super::told_apart::{Taken, ToldApart};
 use super::unrest::Unrest;
 use super::workloads;
+use crate::commands::record;
 use crate::program::Signals;
 use crate::{part, shim};
 use detshare_api::Class;
@@ -34,6 +37,8 @@ pub(crate) struct ArmRun {
     pub(crate) round: usize,
     /// Of LLM servers.
     pub(crate) load: Option<f64>,
+    /// How long each of its stretches was to be measured.
+    pub(crate) measured_s: u32,
     /// How long all of it took, with setting up.
     pub(crate) seconds: f64,
     /// One for each stretch; usually there is one.
@@ -103,6 +108,31 @@ struct Reference {
     output: Output,
 }
 
+/// An arm that is to be run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Turn {
+    pub(crate) arm: Arm,
+    /// From 1.
+    pub(crate) round: usize,
+    /// Of LLM servers.
+    pub(crate) load: Option<f64>,
+    /// For how long it is measured.
+    pub(crate) seconds: u32,
+}
+
+/// Programs that run at the same time.
+#[derive(Debug)]
+pub(crate) struct Scene<'a> {
+    pub(crate) arm: Arm,
+    pub(crate) ground: &'a Ground,
+    pub(crate) programs: &'a [&'static Program],
+    pub(crate) schedule: &'a Schedule,
+    pub(crate) replays: &'a [&'a Replay],
+    pub(crate) folder: &'a Path,
+    /// Whether tenants write down what they launch.
+    pub(crate) is_recorded: bool,
+}
+
 /// What lies under the programs.
 #[derive(Debug)]
 pub(crate) enum Ground {
@@ -122,12 +152,13 @@ impl<'a> Runner<'a> {
         Self { settings, workloads, scratch, signals, deadline, replays: Vec::new(), alone: Vec::new() }
     }
 
-    /// Runs it; an error only if we are to end.
-    pub(crate) fn run(&mut self, arm: Arm, round: usize, load: Option<f64>) -> Result<ArmRun, SessionError> {
+    /// Runs an arm; an error only if we are to end.
+    pub(crate) fn measured(&mut self, turn: Turn) -> Result<ArmRun, SessionError> {
         let begun = Instant::now();
+        let Turn { arm, round, load, seconds: measured_s } = turn;
         let folder = self.scratch.join(arm.name);
         let (mut samples, mut kept) = (Vec::new(), Vec::new());
-        let ran = self.measure((arm, round, load), &folder, &mut samples, &mut kept);
+        let ran = self.measure(turn, &folder, &mut samples, &mut kept);
         let _ = std::fs::remove_dir_all(&folder);
         let (stretches, failure) = match ran {
             Ok(stretches) => (stretches, None),
@@ -139,6 +170,7 @@ impl<'a> Runner<'a> {
             arm: arm.name,
             round,
             load,
+            measured_s,
             seconds,
             stretches,
             failure,
@@ -151,13 +183,13 @@ impl<'a> Runner<'a> {
 
     fn measure(
         &mut self,
-        (arm, round, load): (Arm, usize, Option<f64>),
+        Turn { arm, round, load, seconds }: Turn,
         folder: &Path,
         samples: &mut Vec<Sample>,
         kept: &mut Vec<Kept>,
     ) -> Result<Vec<Stretch>, SessionError> {
         std::fs::create_dir_all(folder)?;
-        let schedule = Schedule::of(self.settings, &arm, round);
+        let schedule = Schedule::of(self.settings, &arm, round, seconds);
         let ground = self.put_up(arm, folder)?;
         let all: Vec<&'static Program> = self.settings.scenario.programs.iter().collect();
         let groups: Vec<&[&'static Program]> =
@@ -165,7 +197,16 @@ impl<'a> Runner<'a> {
         let mut stretches: Vec<Stretch> =
             schedule.levels.iter().map(|level| Stretch { aggressiveness: *level, programs: Vec::new() }).collect();
         for programs in groups {
-            let done = self.session(arm, &ground, programs, &schedule, &self.replays_at(load), folder, samples)?;
+            let scene = Scene {
+                arm,
+                ground: &ground,
+                programs,
+                schedule: &schedule,
+                replays: &self.replays_at(load),
+                folder,
+                is_recorded: false,
+            };
+            let done = self.session(&scene, samples)?;
             let taken: Vec<Option<Taken>> =
                 programs.iter().map(|program| Taken::read(&folder.join(program.name))).collect();
             self.note(arm, load, programs, &done, &taken, &mut stretches)?;
@@ -177,6 +218,41 @@ impl<'a> Runner<'a> {
             }
         }
         Ok(stretches)
+    }
+
+    /// Runs the tenants of an arm once more, and shows what they did; where that fails, why.
+    pub(crate) fn timeline(&mut self, arm: Arm, load: Option<f64>) -> Result<Timeline, SessionError> {
+        let folder = self.scratch.join("timeline");
+        let recorded = self.recorded(arm, load, &folder);
+        let _ = std::fs::remove_dir_all(&folder);
+        recorded
+    }
+
+    fn recorded(&mut self, arm: Arm, load: Option<f64>, folder: &Path) -> Result<Timeline, SessionError> {
+        std::fs::create_dir_all(folder)?;
+        let ground = self.put_up(arm, folder)?;
+        let programs: Vec<&'static Program> = self.settings.scenario.programs.iter().collect();
+        let shortened = |replay: &&Replay| replay.at_rate(replay.per_second, RECORDED_SECONDS);
+        let replays: Vec<Replay> = self.replays_at(load).iter().map(shortened).collect();
+        let scene = Scene {
+            arm,
+            ground: &ground,
+            programs: &programs,
+            schedule: &Schedule::recorded(self.settings, &arm),
+            replays: &replays.iter().collect::<Vec<_>>(),
+            folder,
+            is_recorded: true,
+        };
+        let done = self.session(&scene, &mut Vec::new())?;
+        let common = Window::of(&done.outputs.iter().collect::<Vec<_>>()).ok_or(SessionError::NoWindow)?;
+        let window = done.windows.first().and_then(|window| window.within(common)).unwrap_or(common);
+        let mut tenants = Vec::new();
+        for (program, output) in programs.into_iter().zip(&done.outputs) {
+            let nothing = SessionError::NoRecord { program: program.name };
+            let record = Record::read(&folder.join(program.name)).ok_or(nothing)?;
+            tenants.push(Recorded { program, record, bits: self.identity(arm, load, program, output) });
+        }
+        Ok(Timeline::of(arm.name, f64::midpoint(window.from, window.to), &tenants))
     }
 
     fn put_up(&self, arm: Arm, folder: &Path) -> Result<Ground, SessionError> {
@@ -194,18 +270,9 @@ impl<'a> Runner<'a> {
         Configuration { policy, isolation: self.settings.isolation(), aggressiveness }
     }
 
-    /// Runs these programs at the same time.
-    #[expect(clippy::too_many_arguments, reason = "all that a session is made of, in one place")]
-    pub(crate) fn session(
-        &self,
-        arm: Arm,
-        ground: &Ground,
-        programs: &[&'static Program],
-        schedule: &Schedule,
-        replays: &[&Replay],
-        folder: &Path,
-        samples: &mut Vec<Sample>,
-    ) -> Result<Done, SessionError> {
+    /// Runs programs at the same time.
+    pub(crate) fn session(&self, scene: &Scene<'_>, samples: &mut Vec<Sample>) -> Result<Done, SessionError> {
+        let Scene { arm, ground, programs, schedule, replays, folder, .. } = *scene;
         let sampler = match ground {
             Ground::Daemon(daemon) => Some(daemon.sampler()?),
             Ground::Bare | Ground::Mps(_) => None,
@@ -215,7 +282,7 @@ impl<'a> Runner<'a> {
             let folder = folder.join(program.name);
             let files = Measured::files(program, &folder)?;
             let replay = replays.iter().find(|replay| replay.program == program.name).copied();
-            let mut command = self.command(arm, ground, program, replay, &folder)?;
+            let mut command = self.command(scene, program, replay, &folder)?;
             command.args(program.arguments(schedule, replay, &files));
             started.push(Measured::start(program, files, &folder, &mut command)?);
         }
@@ -255,8 +322,7 @@ impl<'a> Runner<'a> {
     /// All but the program's own arguments.
     fn command(
         &self,
-        arm: Arm,
-        ground: &Ground,
+        &Scene { arm, ground, is_recorded, .. }: &Scene<'_>,
         program: &Program,
         replay: Option<&Replay>,
         folder: &Path,
@@ -290,8 +356,8 @@ impl<'a> Runner<'a> {
             Way::DetShare { .. } => {
                 command.args(["run", "--class", program.class.name(), "--name", program.name]);
                 command.args(replay.map(Replay::run_arguments).unwrap_or_default());
-                if self.settings.keep.is_some() && replay.is_some() {
-                    command.env(told_apart::RECORD, folder.join(told_apart::RECORD_FILE));
+                if is_recorded || (self.settings.keep.is_some() && replay.is_some()) {
+                    command.env(record::VARIABLE, folder.join(records::FILE));
                 }
                 command.args(if is_soft { &["--device", "soft"][..] } else { &[] }).arg("--").args(&words);
             }

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Between two looks.
-pub(crate) const INTERVAL: Duration = Duration::from_millis(50);
+const INTERVAL: Duration = Duration::from_millis(50);
 
 /// A tenant at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -13,6 +13,8 @@ const LEARNING_SECONDS: u32 = 2;
 /// For how long nothing counts after the dial was turned: tenants see it within a millisecond, but what was launched before
 /// is still in flight, and who was late is so until the queue is gone.
 const SETTLING_SECONDS: u32 = 1;
+/// For how long it is written down what tenants launch, of which a small part is shown.
+pub(crate) const RECORDED_SECONDS: u32 = 1;
 /// For how long requests do not count at first of LLM servers, which have fewer of them.
 pub(crate) const LLM_WARM_UP_SECONDS: u32 = 2;
 
@@ -28,9 +30,22 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Of a session of that arm, in the round with that number, from 1.
-    pub(crate) fn of(settings: &Settings, arm: &Arm, round: usize) -> Self {
-        let levels = settings.levels(arm, round);
+    /// Of a session of that arm that is measured for so long, in the round with that number, from 1.
+    pub(crate) fn of(settings: &Settings, arm: &Arm, round: usize, seconds: u32) -> Self {
+        Self::at(settings, arm, settings.levels(arm, round), seconds)
+    }
+
+    /// Of a session in which what tenants launch is written down.
+    pub(crate) fn recorded(settings: &Settings, arm: &Arm) -> Self {
+        let seconds = match settings.scenario.device {
+            Device::Gpu => RECORDED_SECONDS,
+            // See below.
+            Device::Soft => settings.seconds,
+        };
+        Self::at(settings, arm, vec![None], seconds)
+    }
+
+    fn at(settings: &Settings, arm: &Arm, levels: Vec<Option<f64>>, seconds: u32) -> Self {
         let are_tenants_together = matches!(arm.way, Way::DetShare { .. }) && !arm.is_alone;
         let unmeasured = match settings.scenario.device {
             Device::Gpu => WARM_UP_SECONDS + if are_tenants_together { LEARNING_SECONDS } else { 0 },
@@ -39,9 +54,9 @@ impl Schedule {
             Device::Soft => LEARNING_SECONDS,
         };
         if settings.scenario.has_servers() {
-            return Self::of_servers(settings.seconds);
+            return Self::of_servers(seconds);
         }
-        Self { unmeasured, seconds: settings.seconds, levels }
+        Self { unmeasured, seconds, levels }
     }
 
     /// Where all requests are those of a trace: which of them count is known by their number, whenever they come.
@@ -80,44 +95,12 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::super::flags::tests::resolved;
-    use super::super::session::PATIENCE;
     use super::*;
-
-    /// What a session takes beside what its schedule says, on an H200: 7.0 to 9.7 s for a program by itself, 10.9 to 13.1 s for
-    /// two together (`seconds` of the runs in bench/results/h200-sharing/*/results.json). Frameworks are loaded, models are
-    /// made, MPS is started, and results are digested.
-    const SET_UP_ALONE: Duration = Duration::from_secs(8);
-    const SET_UP_TOGETHER: Duration = Duration::from_secs(13);
-    /// Arms in which the server of `small` cannot keep up: launches are not held, so a step takes longer than a period.
-    const OVERLOADED: [&str; 2] = ["mps", "throughput"];
 
     fn scheduled(line: &str, arm: &str, round: usize) -> Schedule {
         let settings = resolved(line).unwrap();
         let arm = settings.arms.iter().find(|one| one.name == arm).unwrap();
-        Schedule::of(&settings, arm, round)
-    }
-
-    fn planned(settings: &Settings) -> Duration {
-        let arm_in = |arm: &Arm, round: usize| {
-            let end = Schedule::of(settings, arm, round).end();
-            let lasts = if OVERLOADED.contains(&arm.name) { end * PATIENCE } else { end };
-            if arm.is_alone {
-                (SET_UP_ALONE + lasts) * u32::try_from(settings.scenario.programs.len()).unwrap()
-            } else {
-                SET_UP_TOGETHER + lasts
-            }
-        };
-        (1..=settings.rounds).flat_map(|round| settings.arms.iter().map(move |arm| arm_in(arm, round))).sum()
-    }
-
-    #[test]
-    fn two_rounds_of_the_usual_arms_fit_into_the_usual_limit() {
-        for scenario in ["small", "7b"] {
-            let settings = resolved(scenario).unwrap();
-            assert_eq!(settings.rounds, 2);
-            let planned = planned(&settings);
-            assert!(planned <= settings.limit, "{scenario}: {planned:?} of {:?}", settings.limit);
-        }
+        Schedule::of(&settings, arm, round, settings.seconds)
     }
 
     #[test]
@@ -138,6 +121,14 @@ mod tests {
         assert_eq!((dial.unmeasured, dial.begin(0), dial.settling(0)), (3, seconds(3), seconds(1)));
         assert_eq!((dial.begin(1), dial.settling(1), dial.end()), (seconds(10), seconds(1), seconds(17)));
         assert_eq!(dial.counted(), 14);
+    }
+
+    #[test]
+    fn what_is_written_down_is_short_and_the_dial_is_where_it_usually_is() {
+        let settings = resolved("small --seconds 6 --aggressiveness 0,1").unwrap();
+        let arm = settings.arms.iter().find(|arm| arm.has_dial()).unwrap();
+        let recorded = Schedule::recorded(&settings, arm);
+        assert_eq!((recorded.levels.as_slice(), recorded.end()), (&[None][..], Duration::from_secs(4)));
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub(crate) enum SessionError {
     NoLane { program: &'static str, lane: String },
     #[error("the programs were never at work at the same time: raise --seconds")]
     NoWindow,
+    #[error("{program} left no record of what it launched: see what DETSHARE_LOG=1 says of it under `detshare run`")]
+    NoRecord { program: &'static str },
     #[error("cut short by --limit: raise it, or lower --seconds")]
     Limit,
     /// We were asked to end.

@@ -275,7 +275,19 @@ pub(crate) mod tests {
         ];
         let stretches = vec![Stretch { aggressiveness: level, programs }];
         let (tenants, discarded, samples, kept) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        ArmRun { arm, round, load: None, seconds: 1.0, stretches, failure: None, tenants, discarded, samples, kept }
+        ArmRun {
+            arm,
+            round,
+            load: None,
+            measured_s: 1,
+            seconds: 1.0,
+            stretches,
+            failure: None,
+            tenants,
+            discarded,
+            samples,
+            kept,
+        }
     }
 
     /// A run of an LLM server whose tokens come that long after each other, and its first ones ten times as long after their

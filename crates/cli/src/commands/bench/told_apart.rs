@@ -4,17 +4,12 @@
 //! did at that time: the last step that ended within one of its own is the one that counts.
 
 use super::answers::{ServerStep, StepKind};
+use super::records;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-
-/// Read by the shim: where to write what it saw.
-pub(crate) const RECORD: &str = "DETSHARE_RECORD";
-/// The file's name; `%p` becomes the process.
-pub(crate) const RECORD_FILE: &str = "%p.record";
-const EXTENSION: &str = "record";
 
 /// Steps of a server in which nothing can be known yet.
 const FIRST: usize = 50;
@@ -54,9 +49,8 @@ struct FirstLine {
 impl Taken {
     /// What a program's processes left in that folder: of several, the one that did most is the server.
     pub(crate) fn read(folder: &Path) -> Option<Self> {
-        let files = folder.read_dir().ok()?.filter_map(Result::ok).map(|entry| entry.path());
-        let records = files.filter(|path| path.extension().is_some_and(|extension| extension == EXTENSION));
-        let all = records.filter_map(|path| Some(Self::of(BufReader::new(File::open(path).ok()?).lines())));
+        let all =
+            records::files(folder).filter_map(|path| Some(Self::of(BufReader::new(File::open(path).ok()?).lines())));
         all.max_by_key(|taken| taken.ends.len()).filter(|taken| !taken.ends.is_empty())
     }
 
@@ -66,7 +60,7 @@ impl Taken {
         for line in lines.map_while(Result::ok) {
             if line.contains("\"step\":\"ended\"") {
                 let ended = serde_json::from_str::<EndedLine>(&line);
-                taken.ends.extend(ended.map(|ended| (seconds(ended.at), ended.phase)));
+                taken.ends.extend(ended.map(|ended| (records::seconds(ended.at), ended.phase)));
             } else if line.contains("\"record\":") {
                 taken.is_whole = serde_json::from_str::<FirstLine>(&line).is_ok_and(|first| first.whole);
             }
@@ -120,11 +114,6 @@ impl ToldApart {
         let kinds: Vec<String> = StepKind::ALL.into_iter().filter_map(of_kind).collect();
         format!("{} of {} ({})", self.right, self.steps, kinds.join(", "))
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a clock since the machine's start: to the microsecond for centuries")]
-fn seconds(nanoseconds: u64) -> f64 {
-    nanoseconds as f64 / 1e9
 }
 
 #[cfg(test)]

@@ -66,6 +66,17 @@ impl Svg {
         ));
     }
 
+    /// With stripes of that colour; all that are in one drawing have the same.
+    pub(crate) fn hatched(&mut self, left: f64, top: f64, width: f64, height: f64, colour: &str) {
+        if !self.body.contains("<pattern") {
+            self.add(format_args!(
+                "<defs><pattern id=\"hatched\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" \
+                 patternTransform=\"rotate(45)\"><rect width=\"3\" height=\"5\" fill=\"{colour}\"/></pattern></defs>"
+            ));
+        }
+        self.rectangle(left, top, width, height, "url(#hatched)");
+    }
+
     pub(crate) fn circle(&mut self, x: f64, y: f64, radius: f64, colour: &str) {
         self.add(format_args!(
             "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius:.1}\" fill=\"{colour}\" stroke=\"#ffffff\"/>"
