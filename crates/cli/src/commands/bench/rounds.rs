@@ -6,6 +6,7 @@ use super::figures::Figures;
 use super::flags::Settings;
 use super::replay::Replay;
 use super::runner::{ArmRun, Runner, Stretch};
+use super::scenario::Program;
 use super::schedule::Schedule;
 use super::service::Times;
 use super::session::SessionError;
@@ -128,7 +129,10 @@ impl<'a> Estimates<'a> {
     }
 
     fn planned(&self, arm: &Arm, round: usize) -> f64 {
-        Schedule::of(self.settings, arm, round).end().as_secs_f64() * sessions(self.settings, arm)
+        let lasts =
+            |programs: &[&Program]| Schedule::of_session(self.settings, arm, round, programs).end().as_secs_f64();
+        let all: Vec<&Program> = self.settings.scenario.programs.iter().collect();
+        if arm.is_alone { all.iter().map(|program| lasts(&[program])).sum() } else { lasts(&all) }
     }
 }
 

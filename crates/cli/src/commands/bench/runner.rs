@@ -165,6 +165,7 @@ impl<'a> Runner<'a> {
         let mut stretches: Vec<Stretch> =
             schedule.levels.iter().map(|level| Stretch { aggressiveness: *level, programs: Vec::new() }).collect();
         for programs in groups {
+            let schedule = Schedule::of_session(self.settings, &arm, round, programs);
             let done = self.session(arm, &ground, programs, &schedule, &self.replays_at(load), folder, samples)?;
             let taken: Vec<Option<Taken>> =
                 programs.iter().map(|program| Taken::read(&folder.join(program.name))).collect();
