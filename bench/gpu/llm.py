@@ -1,8 +1,9 @@
 """All that is measured of LLM servers, in three parts that each fit into one short stay on a GPU machine.
 
-Each part leaves three files in its folder: `part-N.txt`, its tables, which are also printed last; `part-N.json`, what every run found;
-`part-N.tar.gz`, all that the runs left, with every request and step. What does not fit into --limit is left out, the last arms
-first, and that is said. The first two parts end with what servers can do: given to the third, it sends them the same requests.
+What matters most comes first, in each part and of the parts. Each leaves three files in its folder: `part-N.txt`, its tables, which
+are also printed last; `part-N.json`, what every run found; `part-N.tar.gz`, all that the runs left, with every request and step. What does
+not fit into --limit is left out, the last arms first, and that is said; who ends the script by SIGTERM gets what was measured until then.
+The first two parts end with the rates that are half load: given to the third, it sends servers the same requests.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import gzip
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -26,11 +28,9 @@ CONVERSATION = "azure-llm-2023-conv.csv"
 SKIPPED = 500  # conversations, as the benchmark does
 LOAD = 0.5
 
-# Seconds. Of each part, a little below ten minutes, and of all a little less than a machine is there for; and what is kept of it
-# for packing.
-LIMITS = {1: 580, 2: 550, 3: 510}
+# Seconds. Of each part, and of it what is kept for packing; all together are 25 minutes.
+LIMITS = {1: 530, 2: 530, 3: 440}
 PACKING = 5
-SMOKE_LIMIT = 100
 # What a run is started for at least; less would only be cut short.
 LEAST = 20
 # What one server takes that is started by itself, with its model made.
@@ -39,20 +39,21 @@ PHASES_SECONDS = 70
 
 WIDTHS = (32, 64, 96)
 WIDTH_SECONDS = 4
-# A benchmark that was told how long it may take ends by itself; this is for one that does not.
-OVERTIME = 30
+# A benchmark that was told how long it may take ends by itself, about; this is for one that does not, and to end then.
+OVERTIME = 15
 
 
 @dataclass(frozen=True)
 class Sizes:
     """How long things are measured."""
 
-    smoke: int = 3
-    train: int = 45
+    train: int = 60
     train_again: int = 15
-    servers: int = 12
-    three: int = 6
+    servers: int = 18
+    servers_again: int = 10
+    three: int = 8
     loads: str = "0.5,0.3,0.7"
+    other_loads: str = "0.7,0.3"
     load: str = str(LOAD)
     isolation: str = "mps"
     phase_isolation: str = "mps"
@@ -60,7 +61,16 @@ class Sizes:
 
 
 # To see that all of it runs, where there is no GPU.
-SMALL = Sizes(1, 1, 1, 1, 1, "0.05", "0.05", "process", "none", 12)
+SMALL = Sizes(1, 1, 1, 1, 1, "0.5", "0.5", "0.5", "process", "none", 12)
+
+
+class Stopped(Exception):
+    """Somebody wants the script to end."""
+
+
+def stop(*_):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise Stopped
 
 
 class Part:
@@ -72,16 +82,19 @@ class Part:
         self.deadline = time.monotonic() + options.limit - PACKING
         self.folder = options.out / "runs"
         self.report = {"part": options.part, "command": sys.argv, "runs": {}, "verdicts": [], "said": []}
-        self.tables, self.failed = [], False
+        self.tables, self.failed, self.is_stopped = [], False, False
 
     def left(self):
-        return self.deadline - time.monotonic()
+        return 0 if self.is_stopped else self.deadline - time.monotonic()
+
+    def lacks(self, seconds):
+        return self.left() < (1 if self.options.small else seconds)
 
     def say(self, line):
         self.report["said"].append(line)
         print(line, flush=True)
 
-    def bench(self, name, scenario, arms, seconds, load, reserve=0, capacity=None, more=()):
+    def bench(self, name, scenario, arms, seconds, load, reserve=0, rates=None):
         """Runs the benchmark, with `reserve` seconds left for what comes after it; what it found, or nothing."""
         limit = self.left() - reserve
         if limit < LEAST:
@@ -91,10 +104,9 @@ class Part:
         command = [str(self.options.detshare), "bench", scenario, "--workloads", str(self.options.workloads)]
         command += ["--arms", arms, "--seconds", str(seconds), "--rounds", "1", "--limit", f"{limit:.0f}s"]
         command += ["--isolation", self.sizes.isolation, "--out", str(folder), "--keep", str(folder / "kept")]
-        command += ["--load", load] if load else []
-        command += ["--capacity", capacity] if capacity and load else []
+        command += ["--load", load, *(["--rates", rates] if rates else [])]
         command += ["--trace-folder", str(self.options.trace_folder)] if self.options.trace_folder else []
-        ended = self.run(name, [*command, *more], limit + OVERTIME)
+        ended = self.run(name, command, limit)
         file = folder / "results.json"
         if not file.exists():
             self.failed = True
@@ -111,14 +123,21 @@ class Part:
         return results
 
     def run(self, name, command, limit, env=None):
-        """How it ended, in words."""
+        """How it ended, in words. What takes too long is asked to end, and leaves what it has."""
         print(f"== {name}, {self.left():.0f} s left: {' '.join(map(str, command))}", flush=True)
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-        try:
-            code = subprocess.run(command, env=os.environ | (env or {}), check=False, timeout=limit, **streams).returncode
-        except subprocess.TimeoutExpired:
-            return f"not over within {limit:.0f} s"
-        return f"exit code {code}"
+        with subprocess.Popen(command, env=os.environ | (env or {}), **streams) as child:
+            try:
+                return f"exit code {child.wait(limit + OVERTIME)}"
+            except (subprocess.TimeoutExpired, Stopped) as error:
+                child.terminate()
+                try:
+                    child.wait(OVERTIME)
+                except subprocess.TimeoutExpired:
+                    child.kill()
+                if isinstance(error, Stopped):
+                    self.is_stopped = self.failed = True
+                return "stopped" if self.is_stopped else f"not over within {limit:.0f} s"
 
     def write(self):
         """After each run, so that one that is cut short leaves what it found."""
@@ -139,15 +158,12 @@ class Part:
 
 
 def first(part):
-    """An 8B server beside training."""
+    """An 8B server beside training, at half load."""
     sizes = part.sizes
-    if not smoke(part):
-        return
-    reserve = len(WIDTHS) * SERVER_SECONDS
     arms = "alone,tpot-first,time-slicing,slo-aware"
-    results = part.bench("llm-train", "llm-train", arms, sizes.train, sizes.load, reserve, part.options.capacity_8b)
+    results = part.bench("llm-train", "llm-train", arms, sizes.train, sizes.load, 0, part.options.rates_8b)
     if results:
-        say_capacity(part, "--capacity-8b", results)
+        say_rates(part, "--rates-8b", results)
         widths(part, results["replays"][0]["per_second"])
 
 
@@ -155,49 +171,38 @@ def second(part):
     """Two 1B servers at three loads, and whether their steps are told apart."""
     sizes = part.sizes
     arms = "alone,tpot-first,throughput,time-slicing"
-    results = part.bench("llm-llm", "llm-llm", arms, sizes.servers, sizes.loads, PHASES_SECONDS, part.options.capacity_1b)
+    results = part.bench("llm-llm", "llm-llm", arms, sizes.servers, sizes.loads)
     if results:
-        say_capacity(part, "--capacity-1b", results)
+        say_rates(part, "--rates-1b", results)
     phases(part)
 
 
 def third(part):
-    """The other ways of sharing, and two servers beside training."""
+    """Two servers beside training, the other ways of sharing, and the server beside training at other loads."""
     sizes, options = part.sizes, part.options
-    one_third = part.left() / 3
-    part.bench("llm-train-others", "llm-train", "alone,throughput,mps-priority,mps", sizes.train_again, sizes.load,
-               1.7 * one_third, options.capacity_8b)
-    part.bench("llm-llm-others", "llm-llm", "alone,slo-aware,mps", sizes.servers, sizes.load, one_third, options.capacity_1b)
-    part.bench("llm-llm-train", "llm-llm-train", "alone,tpot-first,throughput,slo-aware,time-slicing", sizes.three, sizes.load,
-               0, options.capacity_1b)
+    part.bench("llm-llm-train", "llm-llm-train", "alone,tpot-first,time-slicing,throughput,slo-aware", sizes.three, sizes.load,
+               part.left() * 2 / 3, options.rates_1b)
+    part.bench("llm-train-loads", "llm-train", "alone,tpot-first,time-slicing", sizes.train_again, sizes.other_loads,
+               part.left() / 2)
+    part.bench("llm-train-others", "llm-train", "alone,mps-priority,throughput,mps", sizes.servers_again, sizes.load,
+               part.left() / 3, options.rates_8b)
+    part.bench("llm-llm-others", "llm-llm", "alone,slo-aware,mps,mps-priority", sizes.servers_again, sizes.load, 0, options.rates_1b)
 
 
 PARTS = {1: first, 2: second, 3: third}
 
 
-def smoke(part):
-    """Whether all that is needed is there: a small server and a training, alone and together, with the same bits."""
-    reserve = max(part.left() - SMOKE_LIMIT, 0)
-    more = ["--model", "1b", "--rates", "4"]
-    results = part.bench("smoke", "llm-train", "alone,tpot-first", part.sizes.smoke, None, reserve, more=more)
-    if results is None or results["exit_code"] != 0:
-        part.failed = True
-        part.say("smoke: failed, so nothing else was run")
-        return False
-    return True
-
-
-def say_capacity(part, flag, results):
-    known = {replay["program"]: replay["capacity"] for replay in results["replays"] if replay["capacity"]}
-    if known:
-        part.say(f"for part 3: {flag} {','.join(f'{name}={rate:.6g}' for name, rate in known.items())}")
+def say_rates(part, flag, results):
+    rates = [replay["per_second"] for replay in results["replays"] if replay["load"] == float(part.sizes.load)]
+    if rates:
+        part.say(f"for part 3: {flag} {','.join(f'{rate:.6g}' for rate in rates)}")
 
 
 def widths(part, per_second):
     """The steps of an 8B server that has a part of the SMs for good: what the simulator does not know of its graphs."""
     found = {"full": step_times(kept_steps(part.folder / "llm-train" / "kept", "alone", "chat"))}
     for width in WIDTHS:
-        if part.left() < SERVER_SECONDS and not part.options.small:
+        if part.lacks(SERVER_SECONDS):
             part.say(f"front{width}: left out, {part.left():.0f} s are left")
             continue
         folder = part.folder / f"front{width}"
@@ -257,7 +262,7 @@ def quantile(rising, part):
 
 
 def phases(part):
-    if part.left() < PHASES_SECONDS and not part.options.small:
+    if part.lacks(PHASES_SECONDS):
         part.say(f"phases beside a server: left out, {part.left():.0f} s are left")
         return
     part.folder.mkdir(parents=True, exist_ok=True)
@@ -267,7 +272,7 @@ def phases(part):
     command += ["--shape", "1b", "--prefill-chunk", "512", "--company", "server", "--requests", str(part.sizes.phase_requests)]
     folder = part.options.trace_folder
     command += ["--trace", str(folder / CONVERSATION), "--skip", str(SKIPPED)] if folder else []
-    ended = part.run("phases", [*command, "--limit", f"{part.left():.0f}"], part.left() + OVERTIME)
+    ended = part.run("phases", [*command, "--limit", f"{part.left():.0f}"], part.left())
     found = json.loads(out.read_text()) if out.exists() else {"summary": f"no results, {ended}"}
     part.failed |= not out.exists()
     part.report["phases"] = found
@@ -282,7 +287,7 @@ def table(results):
     widths_of = [max((len(line[column]) for line in rows if column < len(line) > 2), default=0) for column in range(len(rows[0]))]
     lines = ["  ".join(f"{cell:{width}}" for cell, width in zip(line, widths_of)).rstrip() for line in rows]
     servers = [f"{one['program']}: {one['requests']} requests, {short(one['per_second'])}/s, load {one['load']}, "
-               f"can do {short(one['capacity'])}, did {short(one['saturated'])}, busy alone {short(one['busy_alone'])}"
+               f"all at once {short(one['saturated'])}/s, busy alone {short(one['busy_alone'])}"
                for one in results["replays"]]  # fmt: skip
     return "\n".join([*lines, *servers, *map(bound, results.get("bounds", [])), results["summary"]])
 
@@ -327,8 +332,8 @@ def parse_arguments(arguments=None):
     parser.add_argument("--part", type=int, choices=list(PARTS), required=True)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     parser.add_argument("--limit", type=float, metavar="SECONDS", help=f"for all of the part; without this, {LIMITS}")
-    parser.add_argument("--capacity-8b", metavar="NAME=RATE", help="what the server of llm-train can do, as part 1 says")
-    parser.add_argument("--capacity-1b", metavar="NAME=RATE,...", help="what the servers of llm-llm can do, as part 2 says")
+    parser.add_argument("--rates-8b", metavar="RATE", help="half load of the server of llm-train, as part 1 says")
+    parser.add_argument("--rates-1b", metavar="RATE,RATE", help="half load of the servers of llm-llm, as part 2 says")
     parser.add_argument("--trace-folder", type=Path, default=TRACES if TRACES.is_dir() else None, metavar="DIR",
                         help="without this, traces beside this script, or requests that are made up")  # fmt: skip
     parser.add_argument("--detshare", type=Path, default=ROOT / "bin" / "detshare")
@@ -344,8 +349,11 @@ def main():
     options = parse_arguments()
     options.out.mkdir(parents=True, exist_ok=True)
     part = Part(options)
+    signal.signal(signal.SIGTERM, stop)
     try:
         PARTS[options.part](part)
+    except Stopped:
+        part.failed = True
     finally:
         part.pack()
     print("\n" + part.text())

@@ -2,11 +2,12 @@
 //!
 //! Users of an LLM server feel the time between two tokens most. So where servers share a GPU, a decode step of one and the
 //! prefill of another run at the same time on SMs of their own: decoding is bound by memory and does with few of them, and a
-//! prefill that has the rest is over sooner than one that waits. A prefill whose tenant would miss its time to the first
+//! prefill that has the rest is over sooner than one that waits. A prefill that has used a fifth of its time to the first
 //! token has all SMs. Nobody of them is ever held.
 //!
 //! How many SMs tokens get is a question of their objective for the time between them: as few as they can do with (`room`).
-//! Two that decode at once have all SMs both, whose bandwidth they divide: what one gains by having it alone, the other waits.
+//! Two that decode at once have all SMs both, whose bandwidth they divide: what one gains by having it alone, the other waits. But where
+//! one has far more time for its tokens than the other, it has as few as it can do with, and the other the rest.
 //!
 //! Best-effort tenants run beside tokens that have time, on the SMs that those leave, and between two tokens too: who decodes has no
 //! use for those SMs. They wait as under [`slo_aware`] where a prompt is pending, which takes two tokens in a row to rule out,
@@ -19,13 +20,20 @@ use crate::slo_aware::{self, DISTURBS, room_beside};
 use crate::{Bound, Class, Decision, Dial, Lane, Launch, Member, Reason, Verdict, View};
 
 /// What a token may take with others beside it, in thousandths of what it takes on all SMs: best-effort tenants, …
-const BESIDE_OTHERS: u64 = 1_300;
+const BESIDE_OTHERS: u64 = 1_700;
 /// … and another server's prompt. That server's tokens have a piece of the prompt between them, and less time to spare.
 const BESIDE_PROMPT: u64 = 3_000;
 /// A prompt is late when so much of the time to its first token has passed, in thousandths.
-const LATE: u64 = 800;
+const LATE: u64 = 200;
+/// Of the objective between tokens, what one may take that runs beside others, in thousandths: what is predicted may be wrong.
+const KEEPS: u64 = 800;
+/// The least dial while no server has anything to do: what comes next is a prompt, which takes far longer than what is in its way.
+const AT_REST: Dial = Dial::new(600);
 /// Of the time that a token has to spare, a kernel that memory binds may take so many thousandths: there are several in a step.
 const BUDGET: u64 = 250;
+
+/// What a server's host takes between two steps, at most.
+const LONGEST_PAUSE_NS: u64 = 2_000_000;
 
 pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
     let Some(half) = view.half() else { return slo_aware::decide(launch, view) };
@@ -44,8 +52,10 @@ fn decode(view: &View<'_>, half: usize) -> Verdict {
         None
     } else if has_prompt(&view.me) {
         return with_prompt(view, half);
-    } else if view.others.iter().any(|other| goes_on(other, view.now_ns) && has_prompt(other)) {
+    } else if going_on(view).any(|other| has_prompt(other) || is_tighter(other, &view.me)) {
         Some(beside_a_prompt(&view.me, view, half))
+    } else if going_on(view).any(|other| is_tighter(&view.me, other)) {
+        return with_prompt(view, half);
     } else {
         beside_others(&view.me, view).filter(|_| view.others.iter().any(is_beside)).map(|room| room.split)
     };
@@ -63,8 +73,8 @@ fn with_prompt(view: &View<'_>, half: usize) -> Verdict {
     if view.me.ttft_ns.is_some_and(|ttft_ns| lasted_ns > part(ttft_ns, LATE)) {
         return Verdict::run(view.unshared(), Reason::Late);
     }
-    let decodes = |other: &&Member| other.rhythm.phase == Phase::Decode && goes_on(other, view.now_ns);
-    let widest = view.others.iter().filter(decodes).map(|other| beside_a_prompt(other, view, half)).max();
+    let decodes = |other: &&Member| other.rhythm.phase == Phase::Decode;
+    let widest = going_on(view).filter(decodes).map(|other| beside_a_prompt(other, view, half)).max();
     widest.map_or(Verdict::run(view.unshared(), Reason::Urgent), |split| {
         Verdict::run(Lane::Rest { split }, Reason::Complement)
     })
@@ -75,18 +85,17 @@ fn beside_tokens(launch: &Launch, view: &View<'_>) -> Option<Verdict> {
     if view.dial < DISTURBS || view.dial.thousandths() == Dial::MOST || view.quarantined {
         return None;
     }
-    let going_on = || view.others.iter().filter(|other| goes_on(other, view.now_ns));
     let room = |other: &Member| {
         beside_others(other, view).filter(|_| other.rhythm.phase == Phase::Decode && !has_prompt(other))
     };
     // The widest front of all is nobody else's.
     let least =
         |one: Room, other: Room| Room { split: one.split.max(other.split), spare_ns: one.spare_ns.min(other.spare_ns) };
-    let mut rooms = going_on().map(room);
+    let mut rooms = going_on(view).map(room);
     let first = rooms.next()??;
     let Room { split, spare_ns } = rooms.try_fold(first, |so_far, room| Some(least(so_far, room?)))?;
     let foreseen = in_the_gaps(launch, view);
-    let is_step_under_way = going_on().any(Member::wants);
+    let is_step_under_way = going_on(view).any(Member::wants);
     let takes_too_much = launch.bound == Some(Bound::Memory) && launch.expected_ns() > part(spare_ns, BUDGET);
     let in_flight_room = room_beside(view);
     match foreseen.decision {
@@ -108,7 +117,12 @@ fn beside_tokens(launch: &Launch, view: &View<'_>) -> Option<Verdict> {
 
 /// As under [`slo_aware`], but for where tokens are: who was to be there has the narrowest rest.
 fn in_the_gaps(launch: &Launch, view: &View<'_>) -> Verdict {
-    let verdict = slo_aware::decide_exploring(launch, view, true);
+    let rests = |other: &Member| {
+        other.class == Class::BestEffort || (other.rhythm.phase != Phase::Unknown && !goes_on(other, view.now_ns))
+    };
+    let is_quiet = view.dial >= DISTURBS && view.others.iter().all(rests);
+    let dial = if is_quiet { view.dial.max(AT_REST) } else { view.dial };
+    let verdict = slo_aware::decide_exploring(launch, &View { dial, ..*view }, true);
     match verdict.decision {
         Decision::Run(lane) => {
             let is_on_tokens = match lane {
@@ -140,11 +154,25 @@ const fn has_prompt(member: &Member) -> bool {
 
 /// Whether a latency tenant wants the GPU, or is a server that has just had a step and is about to go on.
 fn goes_on(member: &Member, now_ns: u64) -> bool {
-    /// What a server's host takes between two steps, at most.
-    const LONGEST_PAUSE_NS: u64 = 2_000_000;
     let has_just_ended = now_ns.saturating_sub(member.rhythm.ended_ns) <= LONGEST_PAUSE_NS;
     let is_told_apart = member.rhythm.phase != Phase::Unknown;
     member.class == Class::Latency && (member.wants() || (is_told_apart && has_just_ended))
+}
+
+/// The others that do.
+fn going_on<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a Member> {
+    view.others.iter().filter(|other| goes_on(other, view.now_ns))
+}
+
+/// Whether tokens of one have far less time than those of the other, for what they take. Both decode.
+fn is_tighter(one: &Member, other: &Member) -> bool {
+    /// Of what a token takes, so that slack is told in small steps.
+    const PARTS: u64 = 64;
+    let slack = |member: &Member| {
+        let is_known = member.rhythm.phase == Phase::Decode && member.rhythm.pace_ns != 0;
+        member.tpot_ns.filter(|_| is_known).map(|tpot_ns| tpot_ns / (member.rhythm.pace_ns / PARTS).max(1))
+    };
+    slack(one).zip(slack(other)).is_some_and(|(one, other)| one <= other / 2)
 }
 
 /// The split whose front tokens have beside a prompt.
@@ -170,17 +198,19 @@ struct Room {
 #[inline(never)]
 fn room(member: &Member, view: &View<'_>, most: u64) -> Option<Room> {
     let pace_ns = Some(member.rhythm.pace_ns).filter(|pace_ns| *pace_ns != 0)?;
-    let most_ns = member.tpot_ns?.min(part(pace_ns, most));
+    // What the host takes between two tokens is the token's too.
+    let host_ns = member.rhythm.soon_ns.min(LONGEST_PAUSE_NS);
+    let most_ns = part(member.tpot_ns?, KEEPS).saturating_sub(host_ns).min(part(pace_ns, most));
     let mut spare = view.splits().iter().map(|front| most_ns.checked_sub(on_front(pace_ns, *front, view.width)));
     let split = spare.clone().position(|spare_ns| spare_ns.is_some())?;
     Some(Room { split, spare_ns: spare.nth(split)?? })
 }
 
 /// What a step that memory binds takes on so many of all SMs, if it takes so long on all of them and others have the rest. Half of
-/// them are enough for it; below, it takes longer in proportion. What runs on the rest takes bandwidth: 4.9 ms became 5.8 ms with
-/// a quarter of the SMs there, of which kernels that memory binds took most.
+/// them are enough for it; below, it takes longer in proportion. What runs on the rest takes bandwidth: with half of the SMs there
+/// 12.0 ms became 18.6 ms, tokens of an 8B server.
 fn on_front(all_ns: u64, front: u32, width: u32) -> u64 {
-    const TAKEN: u64 = 300;
+    const TAKEN: u64 = 1_000;
     let (front, width) = (u64::from(front.max(1)), u64::from(width.max(1)));
     let by_sms = all_ns.max(all_ns.saturating_mul(width) / 2 / front);
     by_sms.saturating_add(part(all_ns, TAKEN * width.saturating_sub(front) / width))

@@ -1,12 +1,11 @@
-//! What each way of sharing does to LLM servers with assumed step times, at several loads:
-//! `cargo run --release -p detshare-sim --example llm`.
+//! What each way of sharing does to LLM servers, at several loads: `cargo run --release -p detshare-sim --example llm`.
 //!
-//! Loads and objectives are as in `detshare bench`: a load is a part of what servers can do, which several divide; objectives are
-//! one and a half times p99 alone for the first token, one and a quarter for the time between tokens.
+//! Loads and objectives are as in `detshare bench`: a load is the part of the time in which servers are busy alone, which several
+//! divide; objectives are one and a half times p99 alone for the first token, one and a quarter for the time between tokens.
 
-use detshare_sim::report::{Report, Service};
-use detshare_sim::synthetic::{Llm, Served, Traffic, requests, served};
-use detshare_sim::trace::{Request, Trace};
+use detshare_sim::report::Report;
+use detshare_sim::synthetic::{Llm, Served, Traffic, alone, at_load, requests, served};
+use detshare_sim::trace::Trace;
 use detshare_sim::{Error, Settings, Simulator, Way};
 
 const SECOND: u64 = 1_000_000_000;
@@ -31,7 +30,7 @@ fn main() -> Result<(), Error> {
     let asked: Vec<String> = std::env::args().skip(1).collect();
     let is_asked = |name: &str| asked.is_empty() || asked.iter().any(|one| one == name);
     for scenario in SCENARIOS.iter().filter(|scenario| is_asked(scenario.name)) {
-        for load in [30, 50, 70] {
+        for load in [30, 50, 70, 90] {
             show(scenario, load)?;
         }
     }
@@ -44,40 +43,41 @@ fn show(scenario: &Scenario, load: u64) -> Result<(), Error> {
         "{:>13} {:>6} {:>21} {:>21} {:>8} {:>9} {:>9} {:>9} {:>6}",
         "", "", "TTFT p50 / p99 ms", "TPOT p50 / p99 ms", "mean s", "TTFT late", "TPOT late", "goodput/s", "share"
     );
-    let trace = at_load(scenario, load)?;
+    let trace = sent(scenario, load)?;
     let settings = Settings { run_ns: RUN_NS, ..Settings::default() };
     let simulator = Simulator::new(&trace, settings)?;
-    for way in WAYS.iter().filter_map(|name| Way::named(name)) {
-        lines(&simulator.run(way));
-    }
+    let reports: Vec<Report> = WAYS.iter().filter_map(|name| Way::named(name)).map(|way| simulator.run(way)).collect();
+    reports.iter().for_each(lines);
+    let mean_ns = |report: &Report| -> u64 {
+        report.latency.iter().filter_map(|one| one.service.as_ref()).map(|service| service.mean_latency_ns).sum()
+    };
+    let below = 1_000 - (mean_ns(&reports[0]) * 1_000 / mean_ns(&reports[1]).max(1)).min(1_000);
+    println!(
+        "no mean latency is further below that of time-slicing than that of alone, by {}.{} %",
+        below / 10,
+        below % 10
+    );
     Ok(())
 }
 
-/// The scenario with requests at a load, and objectives from each server alone.
-fn at_load(scenario: &Scenario, load: u64) -> Result<Trace, Error> {
+/// The scenario with requests at a load in hundredths, and objectives from each server alone.
+fn sent(scenario: &Scenario, load: u64) -> Result<Trace, Error> {
     let count = u64::try_from(scenario.servers.len()).unwrap_or(1);
     let mut all = Vec::new();
-    for (number, (name, model, traffic)) in scenario.servers.iter().enumerate() {
-        let seed = u64::try_from(number).unwrap_or(0) + 1;
-        let saturated = alone(name, *model, requests(*traffic, 1_000, 2_000, seed))?;
-        // Of 2,000 requests at once all are answered well within the time.
-        let mean_ns = saturated.0 * 100 * count / load;
-        let sent = requests(*traffic, mean_ns, MOST_REQUESTS, seed);
-        let (_, service) = alone(name, *model, sent.clone())?;
+    for (seed, (name, model, traffic)) in (1..).zip(scenario.servers) {
+        let requests = requests(*traffic, SECOND, MOST_REQUESTS, seed);
+        let server = Served { name, model: *model, requests, objectives: [None; 2] };
+        let server = at_load(&server, load * 10 / count, RUN_NS)?;
+        let service = alone(&server, RUN_NS)?;
         let objectives = [Some(service.ttft.p99_ns * 3 / 2), Some(service.tpot.p99_ns * 5 / 4)];
-        all.push(Served { name, model: *model, requests: sent, objectives });
+        println!(
+            "{name}: {} requests a second, busy {} alone",
+            decimals(service.requests * SECOND / (RUN_NS / 1_000)),
+            decimals(service.busy)
+        );
+        all.push(Served { objectives, ..server });
     }
     Ok(served(&all, scenario.with_training))
-}
-
-/// What a server takes for a request if it never rests, and what its users get.
-fn alone(name: &'static str, model: Llm, requests: Vec<Request>) -> Result<(u64, Service), Error> {
-    let trace = served(&[Served { name, model, requests, objectives: [None; 2] }], false);
-    let settings = Settings { run_ns: RUN_NS, ..Settings::default() };
-    let report = Simulator::new(&trace, settings)?.run(Way::Alone);
-    let latency = &report.latency[0];
-    let each_ns = latency.times.max_ns / latency.requests.max(1);
-    Ok((each_ns, latency.service.clone().expect("a server has users")))
 }
 
 fn lines(report: &Report) {

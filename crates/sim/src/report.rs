@@ -56,6 +56,8 @@ pub struct Latency {
 pub struct Service {
     /// Requests that came.
     pub requests: u64,
+    /// The part of the time in which a step was under way, in thousandths.
+    pub busy: u64,
     /// Requests that are too long for the cache.
     pub refused: u64,
     /// Tokens that were given.
@@ -198,6 +200,7 @@ fn service(tenant: &Tenant<'_>, run_ns: u64) -> Option<Service> {
     let good = u128::from(number(came().filter(is_good).count()));
     Some(Service {
         requests: number(came().count()),
+        busy: u64::try_from(u128::from(server.busy_ns) * 1_000 / u128::from(run_ns)).unwrap_or(u64::MAX),
         refused: number(server.arrived(run_ns).filter(|(_, progress)| progress.is_refused).count()),
         tokens: came().map(|(_, progress)| u64::from(progress.tokens)).sum(),
         ttft: Times::of(&first),

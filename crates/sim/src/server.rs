@@ -38,6 +38,11 @@ pub(crate) struct Server<'a> {
     running: Vec<usize>,
     free_blocks: u64,
     step: Step,
+    /// Prefill steps that are over.
+    chunks: usize,
+    /// When the step began that is under way, and what all before it took.
+    begun_ns: u64,
+    pub(crate) busy_ns: u64,
     pub(crate) progress: Vec<Progress>,
     /// All times between two tokens of a request.
     pub(crate) gaps_ns: Vec<u64>,
@@ -54,6 +59,9 @@ impl<'a> Server<'a> {
             running: Vec::new(),
             free_blocks: u64::from(trace.cache_tokens) / BLOCK,
             step: Step::Decode(Launch { kernel: 0, gap_ns: 0 }),
+            chunks: 0,
+            begun_ns: 0,
+            busy_ns: 0,
             progress: vec![Progress::default(); trace.requests.len()],
             gaps_ns: Vec::new(),
             latencies_ns: Vec::new(),
@@ -62,11 +70,12 @@ impl<'a> Server<'a> {
 
     /// What its step launches, one after the other; what the host does for the step comes before the first.
     pub(crate) fn launch(&self, place: usize) -> Launch {
-        let launch = match self.step {
-            Step::Decode(launch) => launch,
-            Step::Prefill => self.trace.prefill[place],
+        let all = &self.trace.prefill_host_ns;
+        let (launch, more_ns) = match self.step {
+            Step::Decode(launch) => (launch, 0),
+            Step::Prefill => (self.trace.prefill[place], all.get(self.chunks % all.len().max(1)).copied().unwrap_or(0)),
         };
-        let host_ns = if place == 0 { self.trace.host_ns } else { 0 };
+        let host_ns = if place == 0 { self.trace.host_ns + more_ns } else { 0 };
         Launch { gap_ns: launch.gap_ns + host_ns, ..launch }
     }
 
@@ -79,6 +88,11 @@ impl<'a> Server<'a> {
 
     /// Chooses the next step, and says when it is to begin; nothing where no request is left.
     pub(crate) fn next_step(&mut self, now_ns: u64) -> Option<u64> {
+        self.begun_ns = self.choose(now_ns)?;
+        Some(self.begun_ns)
+    }
+
+    fn choose(&mut self, now_ns: u64) -> Option<u64> {
         let mut now_ns = now_ns;
         loop {
             self.arrive(now_ns);
@@ -136,8 +150,10 @@ impl<'a> Server<'a> {
 
     /// The step is over.
     pub(crate) fn step_done(&mut self, now_ns: u64) {
+        self.busy_ns += now_ns - self.begun_ns;
         match self.step {
             Step::Prefill => {
+                self.chunks += 1;
                 let Some(request) = self.prefilling.front().copied() else { return };
                 let progress = &mut self.progress[request];
                 progress.prefilled = progress.prefilled.saturating_add(self.trace.chunk);
@@ -209,6 +225,7 @@ mod tests {
             host_ns: MS,
             decode: vec![Decode { spans: 4, kernel: 1 }, Decode { spans: 8, kernel: 2 }],
             prefill: vec![Launch { kernel: 0, gap_ns: 0 }; 3],
+            prefill_host_ns: Vec::new(),
             requests,
         }
     }

@@ -4,7 +4,7 @@
 #[path = "synthetic_llm.rs"]
 mod llm;
 
-pub use llm::{Llm, Served, Traffic, requests, served};
+pub use llm::{Llm, Served, Traffic, alone, at_load, requests, served};
 
 use crate::trace::{Arrivals, Bound, Class, Gpu, Kernel, Launch, OnSms, Tenant, Trace, VERSION};
 use core::ops::Range;

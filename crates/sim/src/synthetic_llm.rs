@@ -1,7 +1,11 @@
-//! LLM servers that answer requests like those of the Azure LLM inference traces of 2023, with step times that are assumed.
+//! LLM servers that answer requests like those of the Azure LLM inference traces of 2023, with step times
+//! that were measured (8B) or are assumed (1B).
 
 use super::{HOST_NS, SMS, graph, training};
+use crate::Simulator;
 use crate::random::Random;
+use crate::report::Service;
+use crate::settings::{Error, Settings, Way};
 use crate::trace::{Bound, Class, Decode, Gpu, Kernel, Launch, OnSms, Request, Server, Tenant, Trace, VERSION};
 
 /// What people send.
@@ -16,11 +20,57 @@ pub enum Traffic {
 /// A model, by how many parameters it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Llm {
-    /// 8 billion: a decode step of 5.5 ms and 25 µs for each span of 256 tokens, 18 ms for 512 tokens of a prompt.
+    /// 8 billion, as measured: a decode step of 8.65 ms and 35 µs for each span of 256 tokens, 16.8 ms for 512 tokens of a
+    /// prompt, and up to 18 ms more by its host.
     EightB,
-    /// 1 billion: 1.3 ms and 7 µs, 4 ms.
+    /// 1 billion, assumed: 1.3 ms and 7 µs, 4 ms.
     OneB,
 }
+
+/// What a model's steps take.
+struct Times {
+    /// Nodes of a decode step's graph.
+    nodes: u32,
+    /// What the host does before each step.
+    host_ns: u64,
+    /// A decode step, and for each span.
+    decode_ns: u64,
+    span_ns: u64,
+    /// Launches of a chunk, what each takes, and what the host does before, chunk by chunk.
+    launches: usize,
+    launch_ns: u64,
+    prefill_host_ns: &'static [u64],
+}
+
+impl Llm {
+    fn times(self) -> Times {
+        match self {
+            Self::EightB => Times {
+                nodes: 420,
+                host_ns: 600_000,
+                decode_ns: 8_650_000,
+                span_ns: 35_000,
+                launches: 128,
+                launch_ns: 131_300,
+                prefill_host_ns: &PREFILL_HOST_8B,
+            },
+            Self::OneB => Times {
+                nodes: 220,
+                host_ns: 600_000,
+                decode_ns: 1_300_000,
+                span_ns: 7_000,
+                launches: 64,
+                launch_ns: 62_500,
+                prefill_host_ns: &[],
+            },
+        }
+    }
+}
+
+/// Measured: by how much chunks of an 8B server alone, whose host launches kernel by kernel, are longer than the fastest, a figure
+/// for each tenth of them.
+const PREFILL_HOST_8B: [u64; 10] =
+    [0, 1_300_000, 7_400_000, 0, 17_700_000, 2_500_000, 1_800_000, 13_400_000, 3_300_000, 4_400_000];
 
 /// How many of a hundred are at most as long as the lengths below.
 const HUNDREDTHS: [u64; 11] = [0, 1, 5, 10, 25, 50, 75, 90, 95, 99, 100];
@@ -78,6 +128,49 @@ pub struct Served {
     pub objectives: [Option<u64>; 2],
 }
 
+/// The server with its requests at another distance, such that alone it is busy for that part of the time, in thousandths: its
+/// *load*.
+///
+/// # Errors
+///
+/// What is wrong with the server.
+pub fn at_load(server: &Served, load: u64, run_ns: u64) -> Result<Served, Error> {
+    const HALVINGS: u32 = 24;
+    // Nearer to each other, they would all have come before the end.
+    let nearest_ns = run_ns / u64::try_from(server.requests.len()).unwrap_or(u64::MAX).max(1);
+    let (mut near_ns, mut far_ns) = (nearest_ns.max(1), run_ns.max(2));
+    for _ in 0..HALVINGS {
+        let mean_ns = (near_ns.saturating_mul(far_ns)).isqrt();
+        let busy = alone(&stretched(server, mean_ns), run_ns)?.busy;
+        (near_ns, far_ns) = if busy > load { (mean_ns, far_ns) } else { (near_ns, mean_ns) };
+    }
+    Ok(stretched(server, far_ns))
+}
+
+/// What a server's users get with the GPU for itself.
+///
+/// # Errors
+///
+/// What is wrong with the server.
+///
+/// # Panics
+///
+/// Never: a server has users.
+pub fn alone(server: &Served, run_ns: u64) -> Result<Service, Error> {
+    let trace = served(core::slice::from_ref(server), false);
+    let report = Simulator::new(&trace, Settings { run_ns, ..Settings::default() })?.run(Way::Alone);
+    Ok(report.latency[0].service.clone().expect("a server has users"))
+}
+
+/// The same requests at another mean distance.
+fn stretched(server: &Served, mean_ns: u64) -> Served {
+    let last_ns = u128::from(server.requests.last().map_or(1, |request| request.at_ns).max(1));
+    let all_ns = u128::from(mean_ns) * u128::try_from(server.requests.len()).unwrap_or(0);
+    let at = |at_ns: u64| u64::try_from(u128::from(at_ns) * all_ns / last_ns).unwrap_or(u64::MAX);
+    let requests = server.requests.iter().map(|request| Request { at_ns: at(request.at_ns), ..*request });
+    Served { requests: requests.collect(), ..server.clone() }
+}
+
 /// Such servers, beside a training that fills the GPU or not.
 #[must_use]
 pub fn served(servers: &[Served], with_training: bool) -> Trace {
@@ -89,15 +182,10 @@ pub fn served(servers: &[Served], with_training: bool) -> Trace {
 }
 
 fn tenant(kernels: &mut Vec<Kernel>, served: &Served) -> Tenant {
-    const HOST_STEP_NS: u64 = 600_000;
     const ROWS: u32 = 32;
     const CACHE_TOKENS: u32 = 65_536;
     const SPAN_TOKENS: u32 = 256;
-    // Nodes of a decode step's graph, what it takes, and for each span; launches of a chunk, and what each takes.
-    let (nodes, decode_ns, span_ns, launches, launch_ns) = match served.model {
-        Llm::EightB => (420, 5_500_000, 25_000, 128, 140_625),
-        Llm::OneB => (220, 1_300_000, 7_000, 64, 62_500),
-    };
+    let Times { nodes, host_ns, decode_ns, span_ns, launches, launch_ns, prefill_host_ns } = served.model.times();
     let place = |kernels: &[Kernel]| u32::try_from(kernels.len()).unwrap_or(u32::MAX);
     let of = |part: &str| format!("{}-{part}", served.name);
     let chunk = place(kernels);
@@ -109,7 +197,7 @@ fn tenant(kernels: &mut Vec<Kernel>, served: &Served) -> Tenant {
         durations: vec![OnSms { sms: SMS, ns: launch_ns }],
     });
     let mut decode = Vec::new();
-    // Each larger by a half than the one before, up to a full cache and a row's begun span.
+    // Each larger by 15 % than the one before, up to a full cache and a row's begun span, as `workloads/llm_sizes.py` has them.
     let most = CACHE_TOKENS / SPAN_TOKENS + ROWS;
     let mut spans = ROWS;
     loop {
@@ -118,7 +206,7 @@ fn tenant(kernels: &mut Vec<Kernel>, served: &Served) -> Tenant {
         if spans == most {
             break;
         }
-        spans = (spans + spans.div_ceil(2)).min(most);
+        spans = (spans * 115).div_ceil(100).min(most);
     }
     Tenant {
         name: served.name.to_owned(),
@@ -135,9 +223,10 @@ fn tenant(kernels: &mut Vec<Kernel>, served: &Served) -> Tenant {
             chunk: 512,
             interleave: true,
             cache_tokens: CACHE_TOKENS,
-            host_ns: HOST_STEP_NS,
+            host_ns,
             decode,
             prefill: vec![Launch { kernel: chunk, gap_ns: HOST_NS }; launches],
+            prefill_host_ns: prefill_host_ns.to_vec(),
             requests: served.requests.clone(),
         }),
     }

@@ -198,6 +198,10 @@ pub struct Server {
     pub decode: Vec<Decode>,
     /// What a prefill step launches: as much for the last chunk of a prompt as for any other.
     pub prefill: Vec<Launch>,
+    /// What the host does before prefill steps beside that, one after the other; after the last comes the first again. Nothing if
+    /// left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub prefill_host_ns: Vec<u64>,
     /// When requests come, and how long they are; times rise.
     pub requests: Vec<Request>,
 }
@@ -484,6 +488,9 @@ impl Trace {
         within(server.cache_tokens, 1, MOST_TOKENS, || "cache_tokens".to_owned())?;
         within(server.host_ns, 0, LONGEST_PAUSE_NS, || "host_ns".to_owned())?;
         self.check_launches(&server.prefill, "prefill")?;
+        for (index, host_ns) in server.prefill_host_ns.iter().enumerate() {
+            within(*host_ns, 0, LONGEST_PAUSE_NS, || format!("prefill_host_ns[{index}]"))?;
+        }
         if server.decode.is_empty() {
             return Err(impossible("decode".to_owned(), "there are no decode steps"));
         }

@@ -9,7 +9,7 @@
 //!
 //! In the end tenants run once more and write down what they launch (`records.rs`), of which a moment is shown (`timeline.rs`).
 //!
-//! LLM servers are sent the requests of a trace (`replay.rs`), as many as are a part of what they can do (`capacity.rs`). What
+//! LLM servers are sent the requests of a trace (`replay.rs`), as many as keep them busy for a part of the time (`load.rs`). What
 //! they say (`answers.rs`) has a time for each token, and figures of its own (`service.rs`, `service_summary.rs`,
 //! `service_table.rs`), also request by request against alone (`paired.rs`, `paired_table.rs`). How near to alone two of them
 //! could come is worked out (`bound.rs`), whether their steps were told apart is looked up (`told_apart.rs`), and what they did
@@ -21,7 +21,6 @@
 mod answers;
 mod arm;
 mod bound;
-mod capacity;
 mod clock;
 mod estimates;
 mod figures;
@@ -30,6 +29,7 @@ mod identity;
 mod json;
 mod kept;
 mod llm_flags;
+mod load;
 mod machine;
 mod measured;
 mod mps;
@@ -93,8 +93,8 @@ pub(crate) enum BenchError {
     Interrupted { signal: i32, kept: Option<PathBuf> },
     #[error(transparent)]
     Session(SessionError),
-    #[error("nothing was measured, as it is not known what the servers can do: {0}")]
-    NoCapacity(#[source] SessionError),
+    #[error("nothing was measured, as it is not known how many requests the servers are to get: {0}")]
+    NoRates(#[source] SessionError),
     #[error(transparent)]
     Output(#[from] OutputError),
 }
@@ -109,7 +109,7 @@ impl BenchError {
             Self::Signals(error) => error.exit_code(),
             Self::Interrupted { signal, .. } => exit::by_signal(*signal),
             Self::Session(_) => exit::SYSTEM,
-            Self::NoCapacity(_) => report::INCOMPLETE,
+            Self::NoRates(_) => report::INCOMPLETE,
             Self::Output(error) => error.exit_code(),
         }
     }
@@ -158,7 +158,7 @@ fn measure(settings: &Settings, workloads: &Path, measured: &mut Measurements) -
         SessionError::Interrupted { signal } => BenchError::Interrupted { signal, kept: None },
         error => otherwise(error),
     };
-    runner.plan().map_err(|error| interrupted(error, BenchError::NoCapacity))?;
+    runner.plan().map_err(|error| interrupted(error, BenchError::NoRates))?;
     let ran = rounds::run(&mut runner, settings, measured);
     measured.ideals = runner.ideals();
     measured.replays = runner.replays;

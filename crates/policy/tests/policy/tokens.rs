@@ -57,8 +57,8 @@ fn a_prompt_whose_first_token_is_late_has_all_sms() {
     let prefill = Member { slot: 2, rhythm, ttft_ns: Some(40 * MS), ..SERVER };
     let decoding = [Member { rhythm: Rhythm { phase: Phase::Decode, ..Rhythm::UNKNOWN }, ..SERVER }];
     let at = |now_ns| decide(numbered("tpot-first"), &Launch::UNKNOWN, &seen(now_ns, prefill, &decoding)).decision;
-    assert_eq!(at(131 * MS), Decision::Run(Lane::Rest { split: 3 }));
-    assert_eq!(at(133 * MS), Decision::Run(Lane::Full));
+    assert_eq!(at(107 * MS), Decision::Run(Lane::Rest { split: 3 }));
+    assert_eq!(at(109 * MS), Decision::Run(Lane::Full));
 }
 
 /// A prompt comes in pieces, each of which is a step: what counts is when the first of them began.
@@ -80,16 +80,49 @@ fn tokens_have_as_few_sms_as_they_can_do_with_and_training_the_rest() {
     let with = |tpot_ns| Member { tpot_ns, ..DECODING };
     let beside = |server: Member| said(&COMPUTE, &seen(NOW, TRAINING, &[server]));
     let decodes = |server: Member| said(&Launch::UNKNOWN, &seen(NOW, server, &[TRAINING])).decision;
-    for (tpot_ns, split) in [(20 * MS, 3), (4_800_000, 3), (4_500_000, 4)] {
+    for (tpot_ns, split) in [(20 * MS, 3), (7_800_000, 3), (7 * MS, 4)] {
         assert_eq!(beside(with(Some(tpot_ns))).decision, Decision::Run(Lane::Rest { split }), "{tpot_ns}");
         assert_eq!(decodes(with(Some(tpot_ns))), Decision::Run(Lane::Front { split }), "{tpot_ns}");
     }
     // They have no time to lose, nobody says how much they have, or they are late already.
-    for server in [with(Some(4_200_000)), with(None), Member { strained: true, ..DECODING }] {
+    for server in [with(Some(6 * MS)), with(None), Member { strained: true, ..DECODING }] {
         assert_eq!((beside(server).reason, decodes(server)), (Reason::Busy, Decision::Run(Lane::Full)));
     }
+    // What the host takes between two tokens is not theirs.
+    let slow_host = Member { rhythm: Rhythm { soon_ns: MS, ..DECODING.rhythm }, ..with(Some(7_800_000)) };
+    assert_eq!(beside(slow_host).decision, Decision::Run(Lane::Rest { split: 4 }));
     let idle = Member { busy: false, ..TRAINING };
     assert_eq!(said(&Launch::UNKNOWN, &seen(NOW, DECODING, &[idle])).decision, Decision::Run(Lane::Full));
+}
+
+#[test]
+fn of_two_that_decode_who_has_far_more_time_makes_room() {
+    let of = |tpot_ns, other_ns| {
+        let (one, other) = (Member { tpot_ns, ..DECODING }, Member { slot: 2, tpot_ns: other_ns, ..DECODING });
+        [(one, other), (other, one)].map(|(me, beside)| said(&Launch::UNKNOWN, &seen(NOW, me, &[beside])).decision)
+    };
+    let apart = [Decision::Run(Lane::Rest { split: 1 }), Decision::Run(Lane::Front { split: 1 })];
+    assert_eq!(of(Some(5 * MS), Some(20 * MS)), apart);
+    // About as much, or nobody knows.
+    for other_ns in [Some(9 * MS), None] {
+        assert_eq!(of(Some(5 * MS), other_ns), [Decision::Run(Lane::Full); 2], "{other_ns:?}");
+    }
+}
+
+/// Half a millisecond is nothing to a prompt, and much to a step that is no server's.
+#[test]
+fn while_servers_have_nothing_to_do_more_is_in_flight() {
+    let resting = Member { busy: false, rhythm: Rhythm { ended_ns: NOW - 50 * MS, ..DECODING.rhythm }, ..DECODING };
+    let beside = |others: &[Member], dial| {
+        let view = View { in_flight_ns: 500_000, dial, ..seen(NOW, TRAINING, others) };
+        said(&COMPUTE, &view).decision == Decision::Run(Lane::Full)
+    };
+    assert!(beside(&[resting], Dial::USUAL));
+    assert!(!beside(&[resting], Dial::new(0)), "nobody is to be disturbed");
+    let unknown = Member { slot: 2, rhythm: Rhythm { phase: Phase::Unknown, ..resting.rhythm }, ..resting };
+    assert!(!beside(&[resting, unknown], Dial::USUAL), "it is not known what comes");
+    let between = Member { slot: 2, rhythm: Rhythm { ended_ns: NOW - MS, ..resting.rhythm }, ..resting };
+    assert!(!beside(&[resting, between], Dial::USUAL), "a token is to come");
 }
 
 #[test]

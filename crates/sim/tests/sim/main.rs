@@ -4,5 +4,6 @@
 mod invariants;
 mod order;
 mod recorded;
+mod recorded_llm;
 mod servers;
 mod traces;

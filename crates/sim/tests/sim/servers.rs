@@ -2,7 +2,7 @@
 
 use detshare_sim::record::together;
 use detshare_sim::report::{Report, Service};
-use detshare_sim::synthetic::{Llm, Served, Traffic, requests, served};
+use detshare_sim::synthetic::{Llm, Served, Traffic, alone, at_load, requests, served};
 use detshare_sim::trace::{Request, Trace};
 use detshare_sim::{Settings, Simulator, Way};
 
@@ -31,16 +31,29 @@ fn alone_times_are_what_the_schedule_says() {
     let [alone] = simulated(&trace, 2 * SECOND, ["alone"]);
     // The host, a launch and seeing that it is over; the rows that nobody has count as a span each.
     let step = 600_000 + 3_000 + 1_500;
-    let decode = step + 5_500_000 + 48 * 25_000;
-    // A host that launches 128 kernels is faster than the GPU, but for the first.
-    let chunk = step + 128 * 140_625 + 4_000;
+    let decode = step + 8_650_000 + 37 * 35_000;
+    // A host that launches 128 kernels is faster than the GPU, but for the first; before some chunks it does more.
+    let chunk = step + 128 * 131_300 + 4_000;
+    let (first, second) = (2 * chunk + 1_300_000, chunk + 7_400_000);
     let found = service(&alone, 0);
     assert_eq!((found.requests, found.refused, found.tokens), (2, 1, 11));
-    assert_eq!((found.ttft.p50_ns, found.ttft.max_ns), (2 * chunk, 2 * chunk));
+    assert_eq!((found.ttft.p50_ns, found.ttft.max_ns), (first, first));
     assert_eq!((found.tpot.p50_ns, found.tpot.max_ns), (decode, decode));
-    assert_eq!(found.mean_latency_ns, (2 * chunk + 9 * decode + chunk) / 2);
+    assert_eq!(found.mean_latency_ns, (first + 9 * decode + second) / 2);
     assert_eq!((alone.latency[0].requests, alone.latency[0].unanswered), (2, 0));
     assert_eq!((found.ttft_violations, found.tpot_violations, found.goodput_per_1000_s), (0, 0, 1_000));
+}
+
+#[test]
+fn a_load_is_the_part_of_the_time_in_which_a_server_is_busy_alone() {
+    let run_ns = 200 * SECOND;
+    let of = |load| at_load(&chat(Llm::EightB, SECOND), load, run_ns).expect("it can be simulated");
+    for load in [250, 500, 750] {
+        let busy = alone(&of(load), run_ns).expect("it can be simulated").busy;
+        assert!(busy.abs_diff(load) <= 10, "asked for {load}, and it is busy {busy}");
+    }
+    let [few, many] = [250, 750].map(|load| of(load).requests[99].at_ns);
+    assert!(few > 3 * many, "steps serve several at once: {few} and {many}");
 }
 
 #[test]
@@ -50,7 +63,7 @@ fn who_waits_and_who_is_late_is_counted() {
     chat.objectives = [Some(100 * MS), Some(10 * MS)];
     let [alone] = simulated(&served(&[chat], false), 200 * MS, ["alone"]);
     let found = service(&alone, 0);
-    // A chunk and a token for the others take 26 ms: the first few are in time, and who is in their way makes tokens late.
+    // A chunk and a token for the others take 33 ms: the first few are in time, and who is in their way makes tokens late.
     assert_eq!(found.requests, 40);
     assert!((33..40).contains(&found.ttft_violations), "{found:?}");
     assert!(found.tpot_violations > 0 && found.tpot.p50_ns > 20 * MS, "{found:?}");

@@ -76,6 +76,7 @@ fn what_is_wrong_with_a_server_is_said() {
         ("cache_tokens", json!(4_000_000_000_u32), "server.cache_tokens: 4000000000 is not"),
         ("host_ns", json!(u64::MAX), "server.host_ns: 18446744073709551615 is not"),
         ("prefill", json!([]), "server.prefill: it launches nothing"),
+        ("prefill_host_ns", json!([0, u64::MAX]), "server.prefill_host_ns[1]: "),
         ("prefill/0/kernel", json!(2), "server.prefill[0].kernel: 2 is none of the 2 kernels"),
         ("decode", json!([]), "server.decode: there are no decode steps"),
         ("decode/1/spans", json!(32), "server.decode[1].spans: 32 is not between 33"),

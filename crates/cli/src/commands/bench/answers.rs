@@ -126,22 +126,6 @@ impl Answers {
         let complete = self.requests.iter().filter(|request| request.is_complete()).count();
         Some(crate::quantity::approximate(complete as u64) / (to - from))
     }
-
-    /// Requests a second that it could answer if there were always more of them waiting than it can take: what the steps of
-    /// a request's prompt take, and for each further token its part of a decode step with the most requests that there were.
-    pub(crate) fn capacity(&self) -> Option<f64> {
-        let of = |kind: StepKind| self.steps.iter().filter(move |step| step.0 == kind);
-        let complete = self.requests.iter().filter(|request| request.is_complete());
-        let (count, decoded) = complete.fold((0.0, 0.0), |(count, decoded), request| {
-            (count + 1.0, decoded + crate::quantity::approximate(request.gaps().count() as u64))
-        });
-        let prefill: f64 = of(StepKind::Prefill).map(ServerStep::seconds).sum();
-        let most = of(StepKind::Decode).map(|step| step.3).max().unwrap_or(1).max(1);
-        let full: Vec<f64> = of(StepKind::Decode).filter(|step| step.3 == most).map(ServerStep::seconds).collect();
-        let decode_step = full.iter().sum::<f64>() / crate::quantity::approximate(full.len().max(1) as u64);
-        let all = prefill + decoded * decode_step / f64::from(most);
-        (count > 0.0 && all > 0.0).then_some(count / all)
-    }
 }
 
 #[cfg(test)]
@@ -175,25 +159,6 @@ pub(crate) mod tests {
         assert_eq!((first.ttft(), first.gaps().collect::<Vec<_>>()), (Some(0.5), vec![0.25]));
         assert_eq!((read.requests[1].ended, read.requests[1].ttft()), (Ended::TooLong, None));
         assert_eq!(read.steps[0].0, StepKind::Prefill);
-    }
-
-    #[test]
-    fn capacity_is_what_full_steps_would_do() {
-        let step = |kind, begin: f64, lasts: f64, rows| ServerStep(kind, begin, begin + lasts, rows, 1);
-        let answers = Answers {
-            requests: vec![answer(0, 0.0, 0.1, 0.02, 11), answer(1, 0.0, 0.2, 0.02, 11)],
-            steps: vec![
-                step(StepKind::Prefill, 0.0, 0.1, 1),
-                step(StepKind::Decode, 0.1, 0.5, 1),
-                step(StepKind::Prefill, 0.6, 0.1, 1),
-                step(StepKind::Decode, 0.7, 0.02, 2),
-                step(StepKind::Decode, 0.72, 0.02, 2),
-            ],
-            ..Answers::default()
-        };
-        // Each takes 0.1 s for its prompt, and ten halves of 20 ms.
-        assert!((answers.capacity().unwrap() - 5.0).abs() < 1e-9, "{:?}", answers.capacity());
-        assert_eq!(Answers::default().capacity(), None);
     }
 
     #[test]

@@ -109,7 +109,7 @@ struct Job {
 
 /// What a server has to do, and how long that takes it alone.
 #[derive(Debug)]
-struct Server {
+pub(crate) struct Server {
     jobs: Vec<Job>,
     decode: DecodeTime,
     rows: usize,
@@ -117,7 +117,7 @@ struct Server {
 }
 
 impl Server {
-    fn of(log: &Logged<'_>) -> Option<Self> {
+    pub(crate) fn of(log: &Logged<'_>) -> Option<Self> {
         let answers = log.answers;
         let mut prefill = answers.steps.iter().filter(|step| step.0 == StepKind::Prefill);
         let mut jobs = Vec::new();
@@ -139,6 +139,42 @@ impl Server {
         let rows = if answers.fixed_batch > 0 { answers.fixed_batch } else { ROWS };
         Some(Self { jobs, decode: DecodeTime::of(&answers.steps)?, rows, interleave: answers.interleave })
     }
+
+    /// The part of the time, while requests come, for which it would be busy alone if its first ones came at that rate.
+    pub(crate) fn busy(&self, per_second: f64, count: usize) -> f64 {
+        let sent = self.at_rate(per_second, count);
+        let Some((first, last)) = arrivals(&sent.jobs) else { return 0.0 };
+        let (mut state, mut now, mut busy) = (State::new(&sent), first, 0.0);
+        while now < last {
+            state.go_on(now);
+            let end = match (state.step, state.next_arrival()) {
+                (Some((_, seconds)), _) => {
+                    busy += (now + seconds).min(last) - now;
+                    now + seconds
+                }
+                (None, Some(arrival)) => arrival,
+                (None, None) => break,
+            };
+            state.end_step(end);
+            now = end;
+        }
+        busy / (last - first)
+    }
+
+    /// The same with its first requests at another mean distance, as the server's `--at-rate` has them.
+    fn at_rate(&self, per_second: f64, count: usize) -> Self {
+        let mut jobs = self.jobs[..count.min(self.jobs.len())].to_vec();
+        let distances = approximate(jobs.len().saturating_sub(1) as u64);
+        let stretch = arrivals(&jobs).map_or(0.0, |(first, last)| distances / per_second / (last - first));
+        jobs.iter_mut().for_each(|job| job.arrival *= stretch);
+        Self { jobs, ..*self }
+    }
+}
+
+/// The first and the last.
+fn arrivals(jobs: &[Job]) -> Option<(f64, f64)> {
+    let (first, last) = (jobs.first()?.arrival, jobs.last()?.arrival);
+    (first < last).then_some((first, last))
 }
 
 /// How long a decode step takes alone: a line through all that were seen.

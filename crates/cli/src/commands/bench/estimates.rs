@@ -3,6 +3,7 @@
 use super::arm::Arm;
 use super::flags::Settings;
 use super::runner::ArmRun;
+use super::scenario::Program;
 use super::schedule::Schedule;
 use crate::quantity;
 use std::collections::BTreeMap;
@@ -60,7 +61,11 @@ impl<'a> Estimates<'a> {
     }
 
     fn planned(&self, arm: &Arm, round: usize, seconds: u32) -> f64 {
-        Schedule::of(self.settings, arm, round, seconds).end().as_secs_f64() * self.sessions(arm)
+        let lasts = |programs: &[&Program]| {
+            Schedule::of_session(self.settings, arm, (round, seconds), programs).end().as_secs_f64()
+        };
+        let all: Vec<&Program> = self.settings.scenario.programs.iter().collect();
+        if arm.is_alone { all.iter().map(|program| lasts(&[program])).sum() } else { lasts(&all) }
     }
 
     /// How often programs are set up for an arm: once, or each by itself.

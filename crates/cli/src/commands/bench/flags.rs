@@ -13,7 +13,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0    all arms ran, and every program computed the same bits as alone
   1    a program computed other bits than alone
-  2    an arm has no figures; what was measured is in the results. Or what LLM servers can do could not be measured
+  2    an arm has no figures; what was measured is in the results. Or it could not be found out what LLM servers do at a load
   64   bad usage
   66   a program of the scenario was not found
   71   the system did not start or watch a process
@@ -270,7 +270,8 @@ impl Settings {
     pub(crate) fn loads(&self) -> Vec<Option<f64>> {
         match self.llm.as_ref().map(|llm| &llm.offered) {
             Some(Offered::Loads(loads)) => loads.iter().copied().map(Some).collect(),
-            Some(Offered::Rates(_)) | None => vec![None],
+            Some(Offered::Rates(_, load)) => vec![*load],
+            None => vec![None],
         }
     }
 
@@ -384,6 +385,7 @@ pub(crate) mod tests {
         assert_eq!(resolved("llm-train").unwrap().loads(), [Some(0.5)]);
         assert_eq!(resolved("llm-train --loads 0.3,0.5").unwrap().loads(), [Some(0.3), Some(0.5)]);
         assert_eq!(resolved("llm-train --rates 2").unwrap().loads(), [None]);
+        assert_eq!(resolved("llm-train --rates 2 --load 0.3").unwrap().loads(), [Some(0.3)]);
     }
 
     #[test]

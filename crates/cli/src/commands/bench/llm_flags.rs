@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const DEFAULT_LOAD: f64 = 0.5;
-/// Twice what servers can do is a queue that only grows.
-const MOST_LOAD: f64 = 2.0;
+/// Above it a server is hardly less busy however many requests it is sent, up to where its queue only grows.
+const MOST_LOAD: f64 = 0.95;
 const MOST_PER_SECOND: f64 = 10_000.0;
 /// The models of the server that a GPU is needed for.
 const MODELS: [&str; 2] = ["1b", "8b"];
@@ -19,20 +19,17 @@ const MODELS: [&str; 2] = ["1b", "8b"];
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "LLM servers")]
 pub(crate) struct LlmArguments {
-    /// The part of what the servers can do that they are sent, such as 0.5, or several of them, separated by commas
+    /// For which part of the time the servers would be busy alone, such as 0.5, or several of them, separated by commas
     ///
-    /// What a server can do alone is measured at first. Several servers share the load: at 0.5, two of them get a quarter
-    /// of what each can do. All arms are run at each load, in the order in which loads are named; without this, at 0.5.
-    #[arg(long, alias = "loads", value_name = "X,...", value_delimiter = ',', value_parser = load, conflicts_with = "rates")]
+    /// How many requests a second that are is found out at first. Several servers share the load: at 0.5, two of them would be
+    /// busy for a quarter of the time each. All arms are run at each load, in the order in which loads are named; without
+    /// this, at 0.5.
+    #[arg(long, alias = "loads", value_name = "X,...", value_delimiter = ',', value_parser = load)]
     load: Vec<f64>,
 
-    /// What servers can do alone, in requests a second, as an earlier run found it: chat=12.5,code=30.1
+    /// Requests a second for each server, separated by commas: nothing is found out then
     ///
-    /// It is then not measured again, and runs with the same loads have the same requests at the same times.
-    #[arg(long, value_name = "NAME=RATE,...", value_delimiter = ',', value_parser = capacity, conflicts_with = "rates")]
-    capacity: Vec<(String, f64)>,
-
-    /// Requests a second for each server in place of a load, separated by commas
+    /// With one --load, as an earlier run found them for it: runs with the same rates have the same requests at the same times.
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = rate)]
     rates: Vec<f64>,
 
@@ -55,17 +52,12 @@ pub(crate) struct LlmArguments {
 
 fn load(text: &str) -> Result<f64, String> {
     let load = text.trim().parse().ok().filter(|load| *load > 0.0 && *load <= MOST_LOAD);
-    load.ok_or(format!("a load is a number above 0 and up to {MOST_LOAD}; 1 is all that the servers can do"))
+    load.ok_or(format!("a load is a number above 0 and up to {MOST_LOAD}; 1 is always busy"))
 }
 
 fn rate(text: &str) -> Result<f64, String> {
     let rate = text.trim().parse().ok().filter(|rate| *rate > 0.0 && *rate <= MOST_PER_SECOND);
     rate.ok_or(format!("requests a second are a number above 0 and up to {MOST_PER_SECOND}"))
-}
-
-fn capacity(text: &str) -> Result<(String, f64), String> {
-    let (name, text) = text.trim().split_once('=').ok_or("name the server and what it can do, such as chat=12.5")?;
-    Ok((name.to_string(), rate(text)?))
 }
 
 fn model() -> impl TypedValueParser<Value = &'static str> {
@@ -82,8 +74,8 @@ pub(crate) enum LlmFlagsError {
     Levels { scenario: &'static str },
     #[error("--rates needs a number for each of {servers}")]
     Rates { servers: String },
-    #[error("--capacity says something of {name}, and the servers are {servers}")]
-    Capacity { name: String, servers: String },
+    #[error("--rates are those of one load: leave the others out")]
+    RatesOfLoads,
     #[error("no {}: name the folder that has it with --trace-folder, or leave that out for requests that are made up", .file.display())]
     NoTrace { file: PathBuf },
 }
@@ -91,7 +83,7 @@ pub(crate) enum LlmFlagsError {
 impl LlmFlagsError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::NoServers { .. } | Self::Levels { .. } | Self::Rates { .. } | Self::Capacity { .. } => exit::USAGE,
+            Self::NoServers { .. } | Self::Levels { .. } | Self::Rates { .. } | Self::RatesOfLoads => exit::USAGE,
             Self::NoTrace { .. } => exit::FILES,
         }
     }
@@ -106,8 +98,6 @@ fn with_servers() -> String {
 #[derive(Debug, PartialEq)]
 pub(crate) struct LlmSettings {
     pub(crate) offered: Offered,
-    /// What servers can do, by their names, as far as that need not be measured.
-    pub(crate) capacities: Vec<(String, f64)>,
     pub(crate) traces: Option<PathBuf>,
     model: Option<&'static str>,
     pub(crate) objectives: Objectives,
@@ -116,10 +106,10 @@ pub(crate) struct LlmSettings {
 /// How much servers are sent.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Offered {
-    /// Parts of what they can do; all arms run at each.
+    /// For which part of the time they would be busy alone; all arms run at each.
     Loads(Vec<f64>),
-    /// Requests a second, server by server.
-    Rates(Vec<f64>),
+    /// Requests a second, server by server, and of which load they are.
+    Rates(Vec<f64>, Option<f64>),
 }
 
 impl LlmSettings {
@@ -138,15 +128,16 @@ impl LlmSettings {
         if has_levels {
             return Err(LlmFlagsError::Levels { scenario: scenario.name });
         }
-        let LlmArguments { load, capacity, rates, trace_folder, model, ttft, tpot } = arguments;
+        let LlmArguments { load, rates, trace_folder, model, ttft, tpot } = arguments;
         let servers: Vec<_> = scenario.servers().collect();
         let names = servers.iter().map(|(program, _)| program.name).collect::<Vec<_>>();
         if !rates.is_empty() && rates.len() != servers.len() {
             return Err(LlmFlagsError::Rates { servers: names.join(", ") });
         }
-        if let Some((name, _)) = capacity.iter().find(|(name, _)| !names.contains(&name.as_str())) {
-            return Err(LlmFlagsError::Capacity { name: name.clone(), servers: names.join(", ") });
+        if !rates.is_empty() && load.len() > 1 {
+            return Err(LlmFlagsError::RatesOfLoads);
         }
+        let of_load = load.first().copied();
         // Absolute, as programs may run elsewhere.
         let traces = trace_folder.map(|folder| std::path::absolute(&folder).unwrap_or(folder));
         for file in traces.iter().flat_map(|folder| servers.iter().map(|(_, trace)| folder.join(trace.file))) {
@@ -160,10 +151,10 @@ impl LlmSettings {
                 loads.push(load);
             }
         }
-        let offered = if rates.is_empty() { Offered::Loads(loads) } else { Offered::Rates(rates) };
+        let offered = if rates.is_empty() { Offered::Loads(loads) } else { Offered::Rates(rates, of_load) };
         let milliseconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64() * 1e3);
         let objectives = Objectives { ttft_ms: milliseconds(ttft), tpot_ms: milliseconds(tpot) };
-        Ok(Some(Self { offered, capacities: capacity, traces, model, objectives }))
+        Ok(Some(Self { offered, traces, model, objectives }))
     }
 
     pub(crate) fn source(&self) -> Source<'_> {
@@ -176,7 +167,6 @@ impl LlmArguments {
     fn first_flag(&self) -> Option<&'static str> {
         let given = [
             ("--load", !self.load.is_empty()),
-            ("--capacity", !self.capacity.is_empty()),
             ("--rates", !self.rates.is_empty()),
             ("--trace-folder", self.trace_folder.is_some()),
             ("--model", self.model.is_some()),
@@ -220,16 +210,15 @@ mod tests {
             std::fs::write(traces.path().join(file), "").unwrap();
         }
         let folder = traces.path().display();
-        let line = format!(
-            "--loads 0.7,0.3,0.7 --capacity code=30,chat=12.5 --trace-folder {folder} --model 8b --ttft 1s --tpot 50ms"
-        );
+        let line = format!("--loads 0.7,0.3,0.7 --trace-folder {folder} --model 8b --ttft 1s --tpot 50ms");
         let settings = resolved("llm-llm", &line).unwrap().unwrap();
-        assert_eq!(settings.capacities, [("code".to_string(), 30.0), ("chat".to_string(), 12.5)]);
         assert_eq!(settings.offered, Offered::Loads(vec![0.7, 0.3]), "what is named first is measured first");
         assert_eq!(settings.objectives, Objectives { ttft_ms: Some(1000.0), tpot_ms: Some(50.0) });
         assert_eq!(settings.source().model, Some("8b"));
         let settings = resolved("llm-llm", "--rates 3,1.5").unwrap().unwrap();
-        assert_eq!(settings.offered, Offered::Rates(vec![3.0, 1.5]));
+        assert_eq!(settings.offered, Offered::Rates(vec![3.0, 1.5], None));
+        let settings = resolved("llm-llm", "--rates 3,1.5 --load 0.4").unwrap().unwrap();
+        assert_eq!(settings.offered, Offered::Rates(vec![3.0, 1.5], Some(0.4)));
     }
 
     #[test]
@@ -246,16 +235,11 @@ mod tests {
                 "no /no/such/folder/azure-llm-2023-conv.csv: name the folder",
             ),
             ("llm-llm", "--rates 3", "--rates needs a number for each of chat, code"),
-            ("llm-llm", "--capacity chat=3,cod=4", "--capacity says something of cod, and the servers are chat, code"),
-            ("llm-llm", "--capacity 3", "name the server and what it can do"),
-            ("llm-llm", "--capacity chat=0", "requests a second are a number above 0"),
-            ("llm-train", "--capacity chat=3 --rates 3", "cannot be used with"),
-            ("small", "--capacity chat=3", "--capacity is for LLM servers"),
-            ("llm-train", "--load 0", "a load is a number above 0 and up to 2"),
-            ("llm-train", "--load 50", "a load is a number above 0 and up to 2"),
-            ("llm-train", "--load nan", "a load is a number above 0 and up to 2"),
+            ("llm-train", "--rates 3 --loads 0.3,0.5", "--rates are those of one load"),
+            ("llm-train", "--load 0", "a load is a number above 0 and up to 0.95"),
+            ("llm-train", "--load 50", "a load is a number above 0 and up to 0.95"),
+            ("llm-train", "--load nan", "a load is a number above 0 and up to 0.95"),
             ("llm-train", "--rates inf", "requests a second are a number above 0"),
-            ("llm-train", "--load 0.5 --rates 3", "cannot be used with"),
             ("llm-train", "--tpot 0ms", "it must be between 1us and 24 hours"),
             ("llm-train", "--ttft 5", "a duration is a number with a unit"),
             ("llm-train", "--ttft -1s", "a duration is a number with a unit"),

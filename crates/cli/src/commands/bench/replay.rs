@@ -16,10 +16,8 @@ const AT_ONCE_PER_SECOND: f64 = 1e6;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Replay {
     pub(crate) program: &'static str,
-    /// The part of what it can do; nothing if requests a second were asked for.
+    /// For which part of the time all servers are to be busy alone, added up; nothing if only requests a second were asked for.
     pub(crate) load: Option<f64>,
-    /// What it can do alone, if that is known: requests a second.
-    pub(crate) capacity: Option<f64>,
     /// How many it answered in a second when all came at once, if that was seen.
     pub(crate) saturated: Option<f64>,
     /// The part of the time in which it was busy alone, while requests came.
@@ -57,7 +55,6 @@ impl Replay {
         Self {
             program: program.name,
             load: None,
-            capacity: None,
             saturated: None,
             busy_alone: None,
             requests: AT_ONCE_REQUESTS,
@@ -86,12 +83,6 @@ impl Replay {
         let first = requests.len().min(self.warm_up as usize);
         requests.drain(..first);
         Answers { requests, not_arrived: answers.not_arrived, ..Answers::default() }
-    }
-
-    /// The same server at a part of what it can do. Several servers share the load in equal parts.
-    pub(crate) fn at_load(&self, load: f64, capacity: f64, servers: usize, seconds: u32) -> Self {
-        let per_second = load * capacity / quantity::approximate(servers.max(1) as u64);
-        Self { load: Some(load), capacity: Some(capacity), ..self.at_rate(per_second, seconds) }
     }
 
     /// For the server's command line.
@@ -130,7 +121,6 @@ impl Replay {
     pub(crate) fn in_words(&self) -> String {
         let known = [
             self.load.map(|load| format!("load {load}")),
-            self.capacity.map(|rate| format!("alone it can do {}", quantity::number(rate))),
             self.saturated.map(|rate| format!("with all at once it did {}", quantity::number(rate))),
             self.busy_alone.map(|part| format!("alone it is busy {} of the time", super::words::percent(part))),
         ];
@@ -193,11 +183,9 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_load_is_a_part_of_what_the_servers_can_do_together() {
-        let one = replay(None).at_load(0.5, 12.0, 1, 30);
+    fn so_many_come_as_there_is_time_for() {
+        let one = replay(None).at_rate(6.0, 30);
         assert_eq!((one.requests, one.warm_up, one.per_second), (192, 12, 6.0));
-        let of_two = replay(None).at_load(0.5, 12.0, 2, 30);
-        assert_eq!((of_two.requests, of_two.per_second, of_two.capacity), (96, 3.0, Some(12.0)));
         let slow = replay(None).at_rate(0.001, 5);
         assert_eq!((slow.requests, slow.warm_up), (1, 0));
     }
@@ -243,7 +231,7 @@ pub(crate) mod tests {
 
     #[test]
     fn objectives_go_to_the_shim_once_they_are_known() {
-        let mut replay = replay(None).at_load(0.5, 12.0, 1, 30);
+        let mut replay = Replay { load: Some(0.5), ..replay(None).at_rate(6.0, 30) };
         assert!(replay.run_arguments().is_empty());
         assert!(
             replay
@@ -257,7 +245,7 @@ pub(crate) mod tests {
         assert_eq!(
             replay.in_words(),
             "chat: 180 requests of a synthetic conversation trace, as there is no --trace-folder, 6.00 a second (load 0.5; \
-             alone it can do 12.0; with all at once it did 9.00; alone it is busy 62 % of the time); objectives: TTFT within 300 ms, TPOT within 12.3 ms (1.25 times its p99 alone)"
+             with all at once it did 9.00; alone it is busy 62 % of the time); objectives: TTFT within 300 ms, TPOT within 12.3 ms (1.25 times its p99 alone)"
         );
     }
 }

@@ -197,6 +197,7 @@ impl<'a> Runner<'a> {
         let mut stretches: Vec<Stretch> =
             schedule.levels.iter().map(|level| Stretch { aggressiveness: *level, programs: Vec::new() }).collect();
         for programs in groups {
+            let schedule = Schedule::of_session(self.settings, &arm, (round, seconds), programs);
             let scene = Scene {
                 arm,
                 ground: &ground,

@@ -2,7 +2,8 @@
 
 use super::arm::{Arm, Way};
 use super::flags::Settings;
-use super::scenario::Device;
+use super::scenario::{Device, Program};
+use detshare_api::Class;
 use std::time::Duration;
 
 /// For how long nothing counts at first: clocks rise, and whatever is made at first use is made.
@@ -17,6 +18,9 @@ const SETTLING_SECONDS: u32 = 1;
 pub(crate) const RECORDED_SECONDS: u32 = 1;
 /// For how long requests do not count at first of LLM servers, which have fewer of them.
 pub(crate) const LLM_WARM_UP_SECONDS: u32 = 2;
+
+/// For how long a training is measured that runs alone, where others are servers: its speed is known sooner than their tail.
+const TRAINING_ALONE_SECONDS: u32 = 10;
 
 /// How the time of a session is divided, in seconds from when its programs begin.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,6 +61,19 @@ impl Schedule {
             return Self::of_servers(seconds);
         }
         Self { unmeasured, seconds, levels }
+    }
+
+    /// Of a session of that arm with these programs alone.
+    pub(crate) fn of_session(
+        settings: &Settings,
+        arm: &Arm,
+        (round, seconds): (usize, u32),
+        programs: &[&Program],
+    ) -> Self {
+        let schedule = Self::of(settings, arm, round, seconds);
+        let is_training = programs.iter().all(|program| program.class == Class::BestEffort);
+        let most = if settings.scenario.has_servers() && is_training { TRAINING_ALONE_SECONDS } else { u32::MAX };
+        Self { seconds: schedule.seconds.min(most), ..schedule }
     }
 
     /// Where all requests are those of a trace: which of them count is known by their number, whenever they come.
@@ -111,6 +128,20 @@ mod tests {
         let policy = scheduled("small --arms slo-aware --seconds 6", "slo-aware", 1);
         assert_eq!((policy.begin(0), policy.settling(0), policy.end()), (seconds(3), seconds(0), seconds(9)));
         assert_eq!(policy.counted(), 6, "a server's requests in that time");
+    }
+
+    #[test]
+    fn a_training_beside_servers_is_measured_alone_for_a_short_time() {
+        let settings = resolved("llm-train --seconds 60").unwrap();
+        let arm = settings.arms.iter().find(|arm| arm.is_alone).unwrap();
+        let end = |programs: &[&Program]| {
+            Schedule::of_session(&settings, arm, (1, settings.seconds), programs).end().as_secs()
+        };
+        let [chat, train] = settings.scenario.programs else { panic!("two programs") };
+        assert_eq!((end(&[chat]), end(&[train]), end(&[chat, train])), (62, 10, 62));
+        let small = resolved("small --seconds 60").unwrap();
+        let alone = Schedule::of_session(&small, &small.arms[0], (1, small.seconds), &[&small.scenario.programs[1]]);
+        assert_eq!(alone.end().as_secs(), 61, "both are measured for as long otherwise");
     }
 
     #[test]

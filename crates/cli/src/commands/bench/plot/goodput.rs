@@ -48,7 +48,7 @@ pub(crate) fn draw(arms: &[ArmSummary]) -> String {
     svg.text(LEFT, 22.0, Anchor::Start, INK, "Requests that keep to both objectives, of all servers; above is better");
     axes::draw(
         &mut svg,
-        Axis { scale: x, name: "load: part of what the servers can do", unit: "" },
+        Axis { scale: x, name: "load: part of the time in which the servers are busy alone", unit: "" },
         Axis { scale: y, name: "goodput (requests a second)", unit: "" },
     );
     for (number, (name, points)) in lines.iter().enumerate() {
