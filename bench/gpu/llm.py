@@ -48,12 +48,12 @@ class Sizes:
     """How long things are measured."""
 
     train: int = 60
-    train_again: int = 15
-    servers: int = 18
+    train_again: int = 20
+    servers: int = 14
     servers_again: int = 10
     three: int = 8
     loads: str = "0.5,0.3,0.7"
-    other_loads: str = "0.7,0.3"
+    other_load: str = "0.7"
     load: str = str(LOAD)
     isolation: str = "mps"
     phase_isolation: str = "mps"
@@ -158,12 +158,13 @@ class Part:
 
 
 def first(part):
-    """An 8B server beside training, at half load."""
+    """An 8B server beside training, at half load and at a higher one."""
     sizes = part.sizes
-    arms = "alone,tpot-first,time-slicing,slo-aware"
+    arms = "alone,tpot-first,time-slicing"
     results = part.bench("llm-train", "llm-train", arms, sizes.train, sizes.load, 0, part.options.rates_8b)
     if results:
         say_rates(part, "--rates-8b", results)
+        part.bench("llm-train-loads", "llm-train", arms, sizes.train_again, sizes.other_load)
         widths(part, results["replays"][0]["per_second"])
 
 
@@ -178,15 +179,13 @@ def second(part):
 
 
 def third(part):
-    """Two servers beside training, the other ways of sharing, and the server beside training at other loads."""
+    """Two servers beside training, and the other ways of sharing."""
     sizes, options = part.sizes, part.options
     part.bench("llm-llm-train", "llm-llm-train", "alone,tpot-first,time-slicing,throughput,slo-aware", sizes.three, sizes.load,
-               part.left() * 2 / 3, options.rates_1b)
-    part.bench("llm-train-loads", "llm-train", "alone,tpot-first,time-slicing", sizes.train_again, sizes.other_loads,
-               part.left() / 2)
-    part.bench("llm-train-others", "llm-train", "alone,mps-priority,throughput,mps", sizes.servers_again, sizes.load,
-               part.left() / 3, options.rates_8b)
-    part.bench("llm-llm-others", "llm-llm", "alone,slo-aware,mps,mps-priority", sizes.servers_again, sizes.load, 0, options.rates_1b)
+               part.left() * 0.6, options.rates_1b)
+    part.bench("llm-train-others", "llm-train", "alone,slo-aware,mps-priority,throughput,mps", sizes.servers_again, sizes.load,
+               part.left() * 0.35, options.rates_8b)
+    part.bench("llm-llm-others", "llm-llm", "alone,slo-aware,mps", sizes.servers_again, sizes.load, 0, options.rates_1b)
 
 
 PARTS = {1: first, 2: second, 3: third}

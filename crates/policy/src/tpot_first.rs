@@ -52,7 +52,7 @@ fn decode(view: &View<'_>, half: usize) -> Verdict {
         None
     } else if has_prompt(&view.me) {
         return with_prompt(view, half);
-    } else if going_on(view).any(|other| has_prompt(other) || is_tighter(other, &view.me)) {
+    } else if going_on(view).any(|other| has_prompt(other) && !is_late(other, view) || is_tighter(other, &view.me)) {
         Some(beside_a_prompt(&view.me, view, half))
     } else if going_on(view).any(|other| is_tighter(&view.me, other)) {
         return with_prompt(view, half);
@@ -67,10 +67,7 @@ fn decode(view: &View<'_>, half: usize) -> Verdict {
 /// A step of a server that has a prompt to read: beside others' tokens on the SMs that those leave, as long as its first token can
 /// wait. Its own tokens have no time either: there is a piece of the prompt between each two of them.
 fn with_prompt(view: &View<'_>, half: usize) -> Verdict {
-    let rhythm = &view.me.rhythm;
-    let since_ns = rhythm.prompt_since_ns.map_or(rhythm.begun_ns, |since_ns| since_ns.min(rhythm.begun_ns));
-    let lasted_ns = view.now_ns.saturating_sub(since_ns);
-    if view.me.ttft_ns.is_some_and(|ttft_ns| lasted_ns > part(ttft_ns, LATE)) {
+    if is_late(&view.me, view) {
         return Verdict::run(view.unshared(), Reason::Late);
     }
     let decodes = |other: &&Member| other.rhythm.phase == Phase::Decode;
@@ -150,6 +147,14 @@ fn is_in(member: &Member, phase: Phase) -> bool {
 /// Whether a server has a prompt to read, or a part of one.
 const fn has_prompt(member: &Member) -> bool {
     matches!(member.rhythm.phase, Phase::Prefill) || member.rhythm.prompt_since_ns.is_some()
+}
+
+/// Whether a prompt has used too much of the time to its first token.
+fn is_late(member: &Member, view: &View<'_>) -> bool {
+    let rhythm = &member.rhythm;
+    let since_ns = rhythm.prompt_since_ns.map_or(rhythm.begun_ns, |since_ns| since_ns.min(rhythm.begun_ns));
+    let lasted_ns = view.now_ns.saturating_sub(since_ns);
+    member.ttft_ns.is_some_and(|ttft_ns| lasted_ns > part(ttft_ns, LATE))
 }
 
 /// Whether a latency tenant wants the GPU, or is a server that has just had a step and is about to go on.

@@ -6,7 +6,9 @@ use crate::Simulator;
 use crate::random::Random;
 use crate::report::Service;
 use crate::settings::{Error, Settings, Way};
-use crate::trace::{Bound, Class, Decode, Gpu, Kernel, Launch, OnSms, Request, Server, Tenant, Trace, VERSION};
+use crate::trace::{
+    Bound, Class, Decode, Gpu, Kernel, LAST_NS, Launch, OnSms, Request, Server, Tenant, Trace, VERSION,
+};
 
 /// What people send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,11 +138,11 @@ pub struct Served {
 /// What is wrong with the server.
 pub fn at_load(server: &Served, load: u64, run_ns: u64) -> Result<Served, Error> {
     const HALVINGS: u32 = 24;
-    // Nearer to each other, they would all have come before the end.
-    let nearest_ns = run_ns / u64::try_from(server.requests.len()).unwrap_or(u64::MAX).max(1);
-    let (mut near_ns, mut far_ns) = (nearest_ns.max(1), run_ns.max(2));
+    let count = u64::try_from(server.requests.len()).unwrap_or(u64::MAX).max(1);
+    // Nearer to each other, they would all have come before the end; further away, some never.
+    let (mut near_ns, mut far_ns) = ((run_ns / count).max(1), run_ns.min(LAST_NS / count).max(2));
     for _ in 0..HALVINGS {
-        let mean_ns = (near_ns.saturating_mul(far_ns)).isqrt();
+        let mean_ns = u64::try_from((u128::from(near_ns) * u128::from(far_ns)).isqrt()).unwrap_or(far_ns);
         let busy = alone(&stretched(server, mean_ns), run_ns)?.busy;
         (near_ns, far_ns) = if busy > load { (mean_ns, far_ns) } else { (near_ns, mean_ns) };
     }

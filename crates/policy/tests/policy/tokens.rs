@@ -23,7 +23,7 @@ const NOW: u64 = 100 * MS;
 
 /// Two LLM servers and a training, and what `tpot-first` says to each: the first decodes, the second is in that phase.
 fn beside_decoding(phase: Phase, tpot_ns: Option<u64>) -> [Verdict; 3] {
-    let rhythm = Rhythm { phase: Phase::Decode, pace_ns: 4 * MS, begun_ns: 90 * MS, ..Rhythm::UNKNOWN };
+    let rhythm = Rhythm { phase: Phase::Decode, pace_ns: 4 * MS, begun_ns: 95 * MS, ..Rhythm::UNKNOWN };
     let decoding = Member { slot: 1, rhythm, tpot_ns, ..SERVER };
     let second = Member { slot: 2, rhythm: Rhythm { phase, ..rhythm }, ttft_ns: Some(40 * MS), ..decoding };
     let training = Member { busy: false, ..TRAINING };
@@ -59,6 +59,10 @@ fn a_prompt_whose_first_token_is_late_has_all_sms() {
     let at = |now_ns| decide(numbered("tpot-first"), &Launch::UNKNOWN, &seen(now_ns, prefill, &decoding)).decision;
     assert_eq!(at(107 * MS), Decision::Run(Lane::Rest { split: 3 }));
     assert_eq!(at(109 * MS), Decision::Run(Lane::Full));
+    // And so have others' tokens, which would have few of them and share those too.
+    let tokens = |now_ns| said(&Launch::UNKNOWN, &seen(now_ns, DECODING, &[prefill])).decision;
+    assert_eq!(tokens(107 * MS), Decision::Run(Lane::Front { split: 1 }));
+    assert_eq!(tokens(109 * MS), Decision::Run(Lane::Full));
 }
 
 /// A prompt comes in pieces, each of which is a step: what counts is when the first of them began.

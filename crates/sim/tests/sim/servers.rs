@@ -111,6 +111,32 @@ fn beside_a_training_fewest_are_late_under_tpot_first() {
     assert!(reports[1].best_effort[0].share > 200, "{:?}", reports[1].best_effort[0]);
 }
 
+/// At a load of 60 %.
+#[test]
+fn beside_a_training_that_has_nearly_as_much_as_by_turns_tails_are_nearly_those_of_alone() {
+    let run_ns = 300 * SECOND;
+    let chat = at_load(&chat(Llm::EightB, SECOND), 600, run_ns).expect("it can be simulated");
+    let trace = with_objectives(vec![chat], true, run_ns);
+    let [alone, ours, sliced] = simulated(&trace, run_ns, ["alone", "tpot-first", "time-slicing"]);
+    let tails = |report: &Report| [service(report, 0).ttft.p99_ns, service(report, 0).tpot.p99_ns];
+    for ((ours, alone), sliced) in tails(&ours).into_iter().zip(tails(&alone)).zip(tails(&sliced)) {
+        assert!(ours * 100 <= alone * 110 && sliced * 100 > alone * 150, "{ours}, alone {alone}, by turns {sliced}");
+    }
+    let [ours, sliced] = [&ours, &sliced].map(|report| report.best_effort[0].share);
+    assert!(ours * 100 >= sliced * 95, "{ours} and {sliced} thousandths");
+}
+
+/// Two servers at half load, of which one has far more time for its tokens than the other.
+#[test]
+fn of_two_servers_at_half_load_a_fifth_fewer_tokens_are_late_than_all_at_once() {
+    let run_ns = 300 * SECOND;
+    let of = |server: Served| at_load(&server, 250, run_ns).expect("it can be simulated");
+    let trace = with_objectives(vec![of(chat(Llm::OneB, SECOND)), of(code(SECOND))], false, run_ns);
+    let late = simulated(&trace, run_ns, ["tpot-first", "throughput"]).each_ref().map(violations);
+    assert!(late[0].1 * 100 <= late[1].1 * 78, "{late:?}");
+    assert!(late[0].0 <= late[1].0 + 1, "{late:?}");
+}
+
 /// Two servers: tokens keep their pace, and prompts are no later for it.
 #[test]
 fn of_two_servers_fewer_are_late_under_tpot_first_than_all_at_once() {

@@ -29,18 +29,16 @@ impl Runner<'_> {
         self.replays = match &llm.offered {
             Offered::Rates(rates, load) => {
                 let pairs = servers.iter().zip(rates);
-                let replay = |(server, rate): (&(_, Trace), &f64)| Replay {
-                    load: *load,
-                    ..at_once(server).at_rate(*rate, seconds)
-                };
+                let replay =
+                    |(server, rate): (&(_, Trace), &f64)| at_once(server).at_rate(*rate, seconds).of_load(*load);
                 pairs.map(replay).collect()
             }
             Offered::Loads(loads) => {
                 let mut replays = Vec::new();
                 for server in &servers {
-                    let replay = at_once(server);
+                    let mut replay = at_once(server);
                     let answers = self.all_at_once(server.0, &replay)?;
-                    let replay = Replay { saturated: answers.per_second(), ..replay };
+                    replay.saturated = answers.per_second();
                     for load in loads {
                         let at_load = at_load(&replay, &answers, (*load, servers.len()), seconds);
                         replays.push(at_load.ok_or_else(|| nothing(server.0))?);
@@ -127,7 +125,7 @@ fn at_load(replay: &Replay, answers: &Answers, (load, servers): (f64, usize), se
     let part = load / quantity::approximate(servers.max(1) as u64);
     let sent = |per_second: f64| replay.at_rate(per_second, seconds);
     let per_second = per_second(part, |rate| server.busy(rate, sent(rate).requests as usize));
-    Some(Replay { load: Some(load), ..sent(per_second) })
+    Some(sent(per_second).of_load(Some(load)))
 }
 
 /// The requests a second at which something that grows with them comes to a part.

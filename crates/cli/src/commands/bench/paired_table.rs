@@ -169,7 +169,7 @@ mod tests {
         let servers =
             vec![IdealServer { program: "chat", alone_ms: 200.0, alone_on_paper_ms: 190.0, times_alone: 1.2 }];
         let ideal = Ideal { load: Some(0.5), order: "chat first".to_string(), servers };
-        let mut sent = Replay { load: Some(0.5), ..replay(None).at_rate(6.0, 30) };
+        let mut sent = replay(None).at_rate(6.0, 30).of_load(Some(0.5));
         sent.busy_alone = Some(0.8);
         let found = Bound::all(&[sent.clone()], &[ideal], &arms);
         assert_eq!(

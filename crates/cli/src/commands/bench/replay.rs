@@ -85,6 +85,11 @@ impl Replay {
         Answers { requests, not_arrived: answers.not_arrived, ..Answers::default() }
     }
 
+    /// The same, of a load.
+    pub(crate) fn of_load(self, load: Option<f64>) -> Self {
+        Self { load, ..self }
+    }
+
     /// For the server's command line.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let (name, value) = match &self.trace {
@@ -231,7 +236,7 @@ pub(crate) mod tests {
 
     #[test]
     fn objectives_go_to_the_shim_once_they_are_known() {
-        let mut replay = Replay { load: Some(0.5), ..replay(None).at_rate(6.0, 30) };
+        let mut replay = replay(None).at_rate(6.0, 30).of_load(Some(0.5));
         assert!(replay.run_arguments().is_empty());
         assert!(
             replay
