@@ -147,17 +147,21 @@ impl Context {
         streams.all.iter().filter_map(Weak::upgrade).collect()
     }
 
+    /// The completions of all that is in it so far, in streams that are there and in those that were. Seen at one moment: a stream that
+    /// another thread destroys meanwhile is in one of the two.
+    pub(crate) fn tails(&self) -> Vec<Arc<Done>> {
+        let streams = self.streams();
+        let living = streams.all.iter().filter_map(Weak::upgrade).map(|stream| stream.tail());
+        living.chain(streams.orphans.iter().map(|(_, done)| Arc::clone(done))).collect()
+    }
+
     /// Waits for all work in all its streams.
     pub(crate) fn synchronise(&self) -> Outcome {
-        // They stay in the list until they are done: another thread may have to wait for them too.
-        let orphans: Vec<_> = self.streams().orphans.clone();
-        for (_, done) in orphans {
-            done.wait();
-        }
-        self.streams().orphans.retain(|(_, done)| !done.is_complete());
-        for stream in self.living_streams() {
-            stream.tail().wait();
-        }
+        self.tails().iter().for_each(|done| done.wait());
+        let mut streams = self.streams();
+        streams.orphans.retain(|(_, done)| !done.is_complete());
+        streams.all.retain(|stream| stream.strong_count() > 0);
+        drop(streams);
         self.fate.check()
     }
 

@@ -197,8 +197,7 @@ pub(crate) unsafe fn cuGreenCtxStreamCreate(
 
 /// Everything in a context so far, as one completion.
 fn all_of(context: &Arc<Context>) -> Arc<Done> {
-    let tails: Vec<_> = context.living_streams().iter().map(|stream| stream.tail()).collect();
-    crate::engine::submit(Work::Nothing, &tails, &context.fate)
+    crate::engine::submit(Work::Nothing, &context.tails(), &context.fate)
 }
 
 pub(crate) unsafe fn cuGreenCtxRecordEvent(green: CUgreenCtx, event: CUevent) -> Outcome {
