@@ -4,7 +4,7 @@ use crate::daemon::{self, DaemonError};
 use crate::quantity;
 use crate::table::{self, Align, Format, OutputError};
 use clap::Args;
-use detshare_api::{Missed, Objective, Tenant};
+use detshare_api::{Missed, Objective, StepLength, Tenant};
 
 /// List the tenants and how they do
 ///
@@ -187,6 +187,7 @@ fn for_programs(tenants: &[Tenant]) -> String {
         "command",
         "phase",
         "pace_ns",
+        "step_lengths",
         "quarantined",
         "missed_p99",
         "missed_ttft",
@@ -196,6 +197,8 @@ fn for_programs(tenants: &[Tenant]) -> String {
     ];
     let number = |number: Option<u64>| number.map_or(String::new(), |number| number.to_string());
     let part = |part: Option<f64>| part.map_or(String::new(), |part| part.to_string());
+    // Such as 132:1230000, SMs and nanoseconds.
+    let length = |length: &StepLength| format!("{}:{}", length.width, length.ns);
     let row = |tenant: &Tenant| {
         [
             tenant.name.clone(),
@@ -230,6 +233,7 @@ fn for_programs(tenants: &[Tenant]) -> String {
             tenant.command.clone(),
             tenant.phase.clone().unwrap_or_default(),
             number(tenant.pace_ns),
+            tenant.step_lengths.iter().map(length).collect::<Vec<_>>().join(" "),
             tenant.quarantined.to_string(),
             part(tenant.missed.p99),
             part(tenant.missed.ttft),
@@ -279,7 +283,7 @@ pub(crate) mod tests {
             command: "python3 serve.py, \"x\"".to_string(),
             phase: None,
             pace_ns: None,
-            step_lengths: Vec::new(),
+            step_lengths: vec![StepLength { width: 132, ns: 1_230_000 }, StepLength { width: 64, ns: 1_500_000 }],
             quarantined: false,
             missed: Missed::default(),
             strained: false,
@@ -352,6 +356,10 @@ serve    7  latency  busy   front16     12.0  1.23 ms  2.00 ms       12.3k     0
             let text = match &fields[heading] {
                 serde_json::Value::Null => String::new(),
                 serde_json::Value::String(text) => text.clone(),
+                serde_json::Value::Array(lengths) => {
+                    let length = |length: &serde_json::Value| format!("{}:{}", length["width"], length["ns"]);
+                    lengths.iter().map(length).collect::<Vec<_>>().join(" ")
+                }
                 serde_json::Value::Number(number) => number.to_string().trim_end_matches(".0").to_string(),
                 other => other.to_string(),
             };

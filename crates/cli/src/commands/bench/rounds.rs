@@ -160,8 +160,10 @@ fn calmer(first: ArmRun, second: ArmRun) -> ArmRun {
 }
 
 pub(crate) fn say(line: &str) {
-    // A closed standard error is no reason to give up.
-    let _ = writeln!(std::io::stderr(), "{line}");
+    // A closed standard error is no reason to give up. Tests play whole runs, and nobody waits for their progress.
+    if !cfg!(test) {
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
 }
 
 /// `round 1 of 2, arm 3 of 9: mps … about 3m 20s left`.
