@@ -5,7 +5,7 @@ use crate::{block_level, build, samples};
 use anyhow::{Context, Result};
 use std::path::Path;
 
-const PROGRAMS: [&str; 23] = [
+const PROGRAMS: [&str; 24] = [
     "surface",
     "conformance",
     "instructions",
@@ -24,6 +24,7 @@ const PROGRAMS: [&str; 23] = [
     "long_kernels",
     "quota_probe",
     "soak",
+    "softgpu_rate",
     "detshare",
     "detshared",
     "xtask",
@@ -62,6 +63,9 @@ const CHECKS: &str = r#"[
   "command": ["python3", "phase_accuracy.py", "--detshare", "bin/detshare", "--out", "{out}"]},
  {"name": "tenant_latency", "timed": true, "timeout_s": 120,
   "command": ["bin/tenant_latency", "--check", "--driver", "{driver}", "--shim", "{shim}", "--out", "{out}"]},
+ {"name": "tenant_latency_asleep", "timed": true, "timeout_s": 120,
+  "command": ["bin/tenant_latency", "--check", "--held-us", "5000", "--holds", "1000", "--steps", "2000",
+              "--driver", "{driver}", "--shim", "{shim}", "--out", "{out}"]},
  {"name": "tenants", "timed": true, "timeout_s": 300,
   "command": ["python3", "tenants.py", "--detshare", "bin/detshare", "--out", "{out}"]},
  {"name": "busy_idle", "timeout_s": 90,
@@ -86,6 +90,8 @@ const CHECKS: &str = r#"[
  {"name": "samples", "timeout_s": 300,
   "command": ["env", "LD_LIBRARY_PATH=runtime", "python3", "samples.py", "--programs", "samples", "--out", "{out}"]},
  {"name": "workloads_tests", "timeout_s": 240, "command": ["python3", "-m", "unittest", "discover", "workloads/tests"]},
+ {"name": "softgpu_rate", "timed": true, "timeout_s": 120,
+  "command": ["bin/softgpu_rate", "--driver", "bin/libdetshare_softgpu.so", "--out", "{out}"]},
  {"name": "vector_add", "timeout_s": 60, "command": ["bin/vector_add"]},
  {"name": "vector_add_shim", "timeout_s": 60, "command": ["env", "LD_PRELOAD={shim}", "bin/vector_add"]},
  {"name": "demo", "timed": true, "timeout_s": 120, "command": ["bin/xtask", "demo", "--built", "bin"]},
