@@ -19,7 +19,7 @@ LONGEST_COMMAND, ALL_COMMANDS = 590, 1650  # seconds that one may take, and all 
 
 
 def results(exit_code=0, arms=()):
-    replay = {"program": "chat", "requests": 40, "per_second": 5.0, "load": 0.5, "capacity": 10.0, "saturated": 8.0, "busy_alone": 0.6}
+    replay = {"program": "chat", "requests": 40, "per_second": 5.0, "load": 0.5, "saturated": 8.0, "busy_alone": 0.6}
     return {"exit_code": exit_code, "summary": "1 arm", "arms": list(arms), "replays": [replay], "bounds": []}
 
 
@@ -30,30 +30,32 @@ def word_after(command, flag):
 class Machine:
     """In place of one with a GPU: notes what is run, and finds what it is told to."""
 
-    def __init__(self, seconds_each=0.0, smoke=0):
-        self.now, self.seconds_each, self.smoke = 0.0, seconds_each, smoke
+    def __init__(self, seconds_each=0.0, finds=True):
+        self.now, self.seconds_each, self.finds = 0.0, seconds_each, finds
         self.benches, self.others = [], []
 
-    def run(self, command, **options):
+    def start(self, command, env, **_):
         self.now += self.seconds_each
         if command[1] == "bench":
             self.benches.append(command)
             folder = Path(word_after(command, "--out"))
             folder.mkdir(parents=True)
-            found = results(self.smoke if folder.name == "smoke" else 0)
-            (folder / "results.json").write_text(json.dumps(found))
+            if self.finds:
+                (folder / "results.json").write_text(json.dumps(results()))
         else:
-            self.others.append((command, options["env"]))
+            self.others.append((command, env))
             summary = {"summary": "all of them", "steps": [["decode", 0.0, 0.01, 3, 3], ["prefill", 0.01, 0.06, 1, 512]]}
             Path(word_after(command, "--out")).write_text(json.dumps(summary))
-        return mock.Mock(returncode=0)
+        child = mock.MagicMock()
+        child.__enter__.return_value.wait.return_value = 0
+        return child
 
     def part(self, number, *more):
         """What it prints, its report, and its exit code."""
         with tempfile.TemporaryDirectory() as out, contextlib.ExitStack() as stack:
             words = ["llm.py", "--part", str(number), "--out", out, *more]
             stack.enter_context(mock.patch.object(sys, "argv", words))
-            stack.enter_context(mock.patch.object(llm.subprocess, "run", self.run))
+            stack.enter_context(mock.patch.object(llm.subprocess, "Popen", self.start))
             stack.enter_context(mock.patch.object(llm.time, "monotonic", lambda: self.now))
             printed = stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
             code = llm.main()
@@ -69,8 +71,7 @@ class PartsTest(unittest.TestCase):
             machine = Machine()
             machine.part(number)
             for bench in machine.benches:
-                if "smoke" not in word_after(bench, "--out"):
-                    measured.setdefault(bench[2], set()).update(word_after(bench, "--arms").split(","))
+                measured.setdefault(bench[2], set()).update(word_after(bench, "--arms").split(","))
         everywhere = {"alone", "time-slicing", "throughput", "slo-aware", "tpot-first"}
         self.assertEqual(measured["llm-train"], everywhere | {"mps", "mps-priority"})
         self.assertEqual(measured["llm-llm"], everywhere | {"mps"})
@@ -86,12 +87,18 @@ class PartsTest(unittest.TestCase):
                 limit = float(word_after(bench, "--limit").rstrip("s"))
                 self.assertLessEqual(60.0 * place + limit, llm.LIMITS[number] - llm.PACKING + 1)
 
-    def test_part_1_stops_where_the_smoke_fails(self):
-        machine = Machine(smoke=2)
+    def test_part_1_stops_where_nothing_is_found(self):
+        machine = Machine(finds=False)
         printed, report, code, _ = machine.part(1)
         self.assertEqual((len(machine.benches), len(machine.others), code), (1, 0, 1))
-        self.assertIn("smoke: failed", printed)
-        self.assertEqual(list(report["runs"]), ["smoke"])
+        self.assertIn("llm-train: no results", printed)
+        self.assertEqual(report["runs"], {})
+
+    def test_part_1_has_two_loads(self):
+        machine = Machine()
+        machine.part(1)
+        asked = [(word_after(bench, "--load"), word_after(bench, "--seconds")) for bench in machine.benches]
+        self.assertEqual(asked, [("0.5", "60"), ("0.7", "20")])
 
     def test_part_1_has_a_server_on_each_width(self):
         machine = Machine()
@@ -101,14 +108,14 @@ class PartsTest(unittest.TestCase):
         self.assertEqual((word_after(server, "--shape"), word_after(server, "--requests")), ("8b", "20"))
         self.assertEqual(report["step_times"]["front64"]["decode"]["p50_ms_by_size"], {"3": 10.0})
         self.assertEqual(code, 0)
-        self.assertIn("for part 3: --capacity-8b chat=10", printed)
+        self.assertIn("for part 3: --rates-8b 5", printed)
         self.assertLessEqual(len(files), 6, files)
 
     def test_part_2_sends_both_servers_three_loads(self):
         machine = Machine()
         _, report, code, files = machine.part(2)
         (bench,) = machine.benches
-        self.assertEqual((word_after(bench, "--load"), word_after(bench, "--seconds")), ("0.5,0.3,0.7", "12"))
+        self.assertEqual((word_after(bench, "--load"), word_after(bench, "--seconds")), ("0.5,0.3,0.7", "14"))
         (phases, _), = machine.others
         flags = [word_after(phases, flag) for flag in ("--policy", "--isolation", "--company")]
         self.assertEqual(flags, ["tpot-first", "mps", "server"])
@@ -117,9 +124,9 @@ class PartsTest(unittest.TestCase):
 
     def test_part_3_sends_the_same_requests_as_the_others(self):
         machine = Machine()
-        machine.part(3, "--capacity-8b", "chat=10", "--capacity-1b", "chat=30,code=40")
-        capacities = [word_after(bench, "--capacity") for bench in machine.benches]
-        self.assertEqual(capacities, ["chat=10", "chat=30,code=40", "chat=30,code=40"])
+        machine.part(3, "--rates-8b", "0.25", "--rates-1b", "3,4")
+        rates = [(bench[2], word_after(bench, "--rates")) for bench in machine.benches]
+        self.assertEqual(rates, [("llm-llm-train", "3,4"), ("llm-train", "0.25"), ("llm-llm", "3,4")])
 
     def test_what_does_not_fit_is_said(self):
         machine = Machine(seconds_each=200.0)
