@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
-/// Tests of how tenants share: what they see depends on who else has the cores. They run alone.
-const WANT_QUIET: &str = "sharing::";
+/// Tests of how tenants share and learn when steps are due: what they see depends on who else has the cores. They run alone.
+const WANT_QUIET: [&str; 3] = ["sharing::", "tenants::", "llm::"];
 
 /// Counts what was run, for the closing line.
 #[derive(Default)]
@@ -125,7 +125,7 @@ fn beside_others() -> Vec<Step> {
     let on_numba = |step: Step| step.needs(numba);
     let on_nvrtc = |step: Step| step.needs(nvrtc);
     let mut steps = vec![
-        Step::new("tests", || run(tests().args(["--", "--skip", WANT_QUIET]))),
+        Step::new("tests", || run(tests().arg("--").args(WANT_QUIET.iter().flat_map(|name| ["--skip", name])))),
         Step::new(NVCC, move || compiled().map(drop)).needs(toolkit),
         Step::new("model checker", model_checker),
         Step::new("workloads, without a GPU or PyTorch", workloads),
@@ -187,7 +187,7 @@ fn alone() -> Vec<Step> {
     const CHAOS: [&str; 7] =
         ["chaos", "--rounds", "1000", "--seed", "1", "--mostly-within-ms", tenants::SURVIVORS_GO_ON_MS];
     vec![
-        Step::new("tests of how tenants share", || run(tests().args(["--tests", WANT_QUIET]))),
+        Step::new("tests of how tenants share", || run(tests().args(["--tests", "--"]).args(WANT_QUIET))),
         Step::new("tenants: chaos", move || softgpu::chaos(&built(), &CHAOS)),
         Step::new("tenants: a crowd", move || softgpu::chaos(&built(), &["crowd", "--waves", "1"])),
         Step::new("tenants: coming and going", move || softgpu::chaos(&built(), &["churn"])),
