@@ -73,7 +73,7 @@ fn stats_folder() -> PathBuf {
 }
 
 /// Runs programs in that way; where kernels are to be launched in parts, some must have been. Not for suites whose processes end without
-/// running anything at exit, which count for nobody, nor for what comes through the linker.
+/// running anything at exit, which count for nobody.
 pub(crate) fn in_that_way(way: Way, programs: impl FnOnce() -> Result<()>) -> Result<()> {
     if !matches!(way, Way::InParts) {
         return programs();
@@ -236,7 +236,7 @@ pub(crate) fn numba() -> Result<PathBuf> {
 pub(crate) fn numba_programs(packages: &Path, built: &Path, way: Way) -> Result<()> {
     let mut programs = command("python3", built, way);
     numba_environment(programs.args(NUMBA_PROGRAMS), packages).env("NUMBA_CUDA_DRIVER", way.library(built));
-    run(&mut programs)
+    in_that_way(way, || run(&mut programs))
 }
 
 /// The same with every kernel checked, which fails if anything is found.
