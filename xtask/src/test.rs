@@ -55,12 +55,19 @@ struct Step {
     planned: Planned,
     /// What must be had for it; without it, it is skipped.
     needs: Option<fn() -> Result<()>>,
+    /// Whether those beside it have only what it leaves of the cores.
+    comes_first: bool,
     body: Box<dyn Fn() -> Result<()>>,
 }
 
 impl Step {
     fn new(name: impl Into<String>, body: impl Fn() -> Result<()> + 'static) -> Self {
-        Self { planned: Planned { name: name.into(), after: None }, needs: None, body: Box::new(body) }
+        Self {
+            planned: Planned { name: name.into(), after: None },
+            needs: None,
+            comes_first: false,
+            body: Box::new(body),
+        }
     }
 
     /// One for each of the ways.
@@ -70,6 +77,11 @@ impl Step {
 
     fn after(mut self, name: &'static str) -> Self {
         self.planned.after = Some(name);
+        self
+    }
+
+    fn comes_first(mut self) -> Self {
+        self.comes_first = true;
         self
     }
 
@@ -125,7 +137,9 @@ fn beside_others() -> Vec<Step> {
     let on_numba = |step: Step| step.needs(numba);
     let on_nvrtc = |step: Step| step.needs(nvrtc);
     let mut steps = vec![
-        Step::new("tests", || run(tests().arg("--").args(WANT_QUIET.iter().flat_map(|name| ["--skip", name])))),
+        // Processes in them wait for one another, and have to be there in time.
+        Step::new("tests", || run(tests().arg("--").args(WANT_QUIET.iter().flat_map(|name| ["--skip", name]))))
+            .comes_first(),
         Step::new(NVCC, move || compiled().map(drop)).needs(toolkit),
         Step::new("model checker", model_checker),
         Step::new("workloads, without a GPU or PyTorch", workloads),
@@ -225,15 +239,21 @@ impl Steps {
     }
 
     fn run_side_by_side(&mut self, steps: Vec<Step>, at_once: usize) -> Result<()> {
-        let steps = steps.into_iter().filter(|step| self.can_run(step));
-        let planned: Vec<_> = steps.map(|step| step.planned).collect();
+        let steps: Vec<_> = steps.into_iter().filter(|step| self.can_run(step)).collect();
+        let gives_way = |step: &Step| !step.comes_first && steps.iter().any(|other| other.comes_first);
+        let give_way: Vec<_> = steps.iter().map(gives_way).collect();
+        let planned: Vec<_> = steps.into_iter().map(|step| step.planned).collect();
         println!("== {} steps, {at_once} at once", planned.len());
         let logs = target().join("steps");
         std::fs::create_dir_all(&logs)?;
         let started = Instant::now();
         let run_step = |index: usize| {
             // This program, also after another of its name was built in its place.
-            let mut command = Command::new("/proc/self/exe");
+            let program = format!("/proc/{}/exe", std::process::id());
+            let mut command = Command::new(if give_way[index] { "nice" } else { &program });
+            if give_way[index] {
+                command.args(["-n", "19", &program]);
+            }
             command.args(["test", "--step", &planned[index].name]);
             side_by_side::in_a_process(&mut command, &logs.join(format!("{index}.log")))
         };

@@ -2,7 +2,7 @@
 //!
 //! Users of an LLM server feel the time between two tokens most. So where servers share a GPU, a decode step of one and the
 //! prefill of another run at the same time on SMs of their own: decoding is bound by memory and does with few of them, and a
-//! prefill that has the rest is over sooner than one that waits. A prefill that has used a fifth of its time to the first
+//! prefill that has the rest is over sooner than one that waits. A prefill that has used a twelfth of its time to the first
 //! token has all SMs. Nobody of them is ever held.
 //!
 //! How many SMs tokens get is a question of their objective for the time between them: as few as they can do with (`room`).
@@ -24,7 +24,7 @@ const BESIDE_OTHERS: u64 = 1_700;
 /// … and another server's prompt. That server's tokens have a piece of the prompt between them, and less time to spare.
 const BESIDE_PROMPT: u64 = 3_000;
 /// A prompt is late when so much of the time to its first token has passed, in thousandths.
-const LATE: u64 = 200;
+const LATE: u64 = 80;
 /// Of the objective between tokens, what one may take that runs beside others, in thousandths: what is predicted may be wrong.
 const KEEPS: u64 = 800;
 /// The least dial while no server has anything to do: what comes next is a prompt, which takes far longer than what is in its way.

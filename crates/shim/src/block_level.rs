@@ -40,6 +40,7 @@ pub(crate) use prepared::{forget, idle, is_pending};
 pub(crate) use source::Origin;
 
 use crate::hot::HOT;
+use crate::settings::Settings;
 use crate::{settings, tenant};
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -79,8 +80,19 @@ fn turnaround_ns() -> u64 {
 
 /// Whether what the program loads is looked at.
 pub(crate) fn is_wanted() -> bool {
-    settings::get().forced().is_some()
-        || tenant::entry().is_some_and(|entry| entry.class == Class::BestEffort && entry.turnaround_ns.is_some())
+    let settings = settings::get();
+    match tenant::entry() {
+        _ if settings.forced().is_some() => true,
+        Some(entry) => entry.class == Class::BestEffort && entry.turnaround_ns.is_some(),
+        // What is loaded before the daemon's answer, or while there is none, is not seen again.
+        None => settings.class != Some(Class::Latency) && may_be_wanted(settings),
+    }
+}
+
+/// Whether a daemon that has not said so yet may want it.
+fn may_be_wanted(settings: &Settings) -> bool {
+    let is_asked_for = || settings.block_level == Some(BlockLevel::On);
+    tenant::membership().is_some_and(|membership| is_asked_for() || membership.is_awaited())
 }
 
 /// The program has loaded a module or a library.

@@ -217,6 +217,11 @@ impl Membership {
         drop(self.answer.wait_timeout_while(answered, PATIENCE, |answered| !*answered));
     }
 
+    /// Whether the first answer may still come.
+    pub(crate) fn is_awaited(&self) -> bool {
+        !*self.answered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn is_answered(&self) {
         *self.answered.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.answer.notify_all();

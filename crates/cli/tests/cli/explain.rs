@@ -25,6 +25,8 @@ impl Probe {
         let (to, from) = (child.stdin.take().expect("piped"), BufReader::new(child.stdout.take().expect("piped")));
         let mut probe = Self { child, to, from };
         probe.hear("ready");
+        // On a busy machine its first call was not kept waiting until it was one.
+        until("it is a tenant", || house.detshare(&["explain", name]).code == Some(0));
         probe
     }
 
@@ -70,8 +72,8 @@ fn table(house: &DaemonStage, name: &str) -> String {
 }
 
 fn json(house: &DaemonStage, name: &str) -> Vec<Value> {
-    let said = house.detshare(&["explain", name, "--last", "100", "--format", "json"]).stdout;
-    let said: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
+    let ended = house.detshare(&["explain", name, "--last", "100", "--format", "json"]);
+    let said: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
     said["decisions"].as_array().expect("a list").clone()
 }
 

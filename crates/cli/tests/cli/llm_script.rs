@@ -41,7 +41,7 @@ fn a_server_beside_training_and_on_few_sms() {
     let (ended, report) = part(&bench, "1", &[]);
     assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
     for run in ["llm-train", "llm-train-loads"] {
-        assert_eq!(arms(&report, run), ["alone", "tpot-first", "time-slicing"], "{run}");
+        assert_eq!(arms(&report, run), ["alone", "tpot-first", "time-slicing"], "{run}: {}", ended.stdout);
     }
     let lanes: Vec<&String> = report["step_times"].as_object().unwrap().keys().collect();
     assert_eq!(lanes, ["front32", "front64", "front96", "full"], "{report:#}");
@@ -55,7 +55,7 @@ fn two_servers_and_their_phases() {
     let (ended, report) = part(&bench, "2", &[]);
     assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
     // Without MPS there is no `throughput`, and that is said.
-    assert_eq!(arms(&report, "llm-llm"), ["alone", "tpot-first", "time-slicing"]);
+    assert_eq!(arms(&report, "llm-llm"), ["alone", "tpot-first", "time-slicing"], "{}", ended.stdout);
     assert!(ended.stdout.contains("throughput    no figures: "), "{}", ended.stdout);
     assert!(
         report["phases"]["found"]["beside a server"]["steps"].as_u64().is_some_and(|steps| steps > 0),
@@ -76,7 +76,7 @@ fn the_other_ways_at_the_rates_of_the_first_parts() {
     let replays = report["runs"]["llm-llm-train"]["replays"].as_array().unwrap();
     assert!(replays.iter().all(|replay| replay["per_second"] == 8.0 && replay["load"] == 0.5), "{replays:#?}");
     // Without MPS there are no others.
-    assert_eq!(arms(&report, "llm-train-others"), ["alone", "slo-aware"]);
+    assert_eq!(arms(&report, "llm-train-others"), ["alone", "slo-aware"], "{}", ended.stdout);
     bench.assert_nothing_is_left();
 }
 

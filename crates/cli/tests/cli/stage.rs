@@ -30,6 +30,7 @@ pub(crate) struct Stage {
     shim: PathBuf,
 }
 
+#[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,

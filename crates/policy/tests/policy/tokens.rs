@@ -25,7 +25,7 @@ const NOW: u64 = 100 * MS;
 fn beside_decoding(phase: Phase, tpot_ns: Option<u64>) -> [Verdict; 3] {
     let rhythm = Rhythm { phase: Phase::Decode, pace_ns: 4 * MS, begun_ns: 95 * MS, ..Rhythm::UNKNOWN };
     let decoding = Member { slot: 1, rhythm, tpot_ns, ..SERVER };
-    let second = Member { slot: 2, rhythm: Rhythm { phase, ..rhythm }, ttft_ns: Some(40 * MS), ..decoding };
+    let second = Member { slot: 2, rhythm: Rhythm { phase, ..rhythm }, ttft_ns: Some(100 * MS), ..decoding };
     let training = Member { busy: false, ..TRAINING };
     let all = [decoding, second, training];
     core::array::from_fn(|me| {
@@ -54,7 +54,7 @@ fn tokens_and_others_prompts_have_half_of_the_sms_each() {
 #[test]
 fn a_prompt_whose_first_token_is_late_has_all_sms() {
     let rhythm = Rhythm { phase: Phase::Prefill, begun_ns: 100 * MS, ..Rhythm::UNKNOWN };
-    let prefill = Member { slot: 2, rhythm, ttft_ns: Some(40 * MS), ..SERVER };
+    let prefill = Member { slot: 2, rhythm, ttft_ns: Some(100 * MS), ..SERVER };
     let decoding = [Member { rhythm: Rhythm { phase: Phase::Decode, ..Rhythm::UNKNOWN }, ..SERVER }];
     let at = |now_ns| decide(numbered("tpot-first"), &Launch::UNKNOWN, &seen(now_ns, prefill, &decoding)).decision;
     assert_eq!(at(107 * MS), Decision::Run(Lane::Rest { split: 3 }));
@@ -71,7 +71,7 @@ fn a_prompt_in_pieces_is_late_by_all_of_them() {
     let rhythm = Rhythm { phase: Phase::Prefill, begun_ns: NOW - MS, ..Rhythm::UNKNOWN };
     let at = |prompt_since_ns| {
         let prefill =
-            Member { slot: 2, rhythm: Rhythm { prompt_since_ns, ..rhythm }, ttft_ns: Some(40 * MS), ..SERVER };
+            Member { slot: 2, rhythm: Rhythm { prompt_since_ns, ..rhythm }, ttft_ns: Some(100 * MS), ..SERVER };
         let verdict = said(&Launch::UNKNOWN, &seen(NOW, prefill, &[DECODING]));
         (verdict.decision == Decision::Run(Lane::Full), verdict.reason)
     };

@@ -8,7 +8,7 @@ use crate::stage::{built, shim};
 use crate::tenants::{Admitted, Office, SLO_AWARE, until};
 use detshare_board::{Claim, Class, Tenant, clock};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
@@ -138,13 +138,13 @@ impl Company {
         arguments: &[&str],
         settings: &[(&str, &str)],
         turnaround_ns: Option<u64>,
-        before: impl FnOnce(&Child),
+        before: impl FnOnce(&mut Child),
     ) -> Self {
         let mut command = program(arguments);
         command.env("DETSHARE_DIR", office.folder.path()).env("DETSHARE_CLASS", "best-effort");
         command.env("DETSHARE_BLOCK_LEVEL", "on").envs(settings.iter().copied());
-        let child = command.spawn().expect("it can be started");
-        before(&child);
+        let mut child = command.spawn().expect("it can be started");
+        before(&mut child);
         office.daemon.set_policy(SLO_AWARE);
         let admitted = office.admit(|entry| {
             entry.turnaround_ns = turnaround_ns;
@@ -326,7 +326,7 @@ fn rewritten_modules_are_kept_and_broken_ones_made_anew() {
 
     // A disk that is full.
     std::fs::remove_file(&entry).expect("it can be removed");
-    let fill = |child: &Child| {
+    let fill = |child: &mut Child| {
         let unfinished = entry.with_extension(format!("{}.part", child.id()));
         std::os::unix::fs::symlink("/dev/full", unfinished).expect("a link");
     };
@@ -356,7 +356,7 @@ fn no_launch_waits_for_versions_to_be_ready() {
     std::fs::remove_file(&entry).expect("it can be removed");
 
     let mut unread = entry.clone();
-    let block = |child: &Child| {
+    let block = |child: &mut Child| {
         unread.set_extension(format!("{}.part", child.id()));
         assert!(Command::new("mkfifo").arg(&unread).status().expect("it can be started").success());
     };
@@ -366,6 +366,19 @@ fn no_launch_waits_for_versions_to_be_ready() {
     assert!(!company.is_prepared());
     // It waits there: whoever opens it for reading waits for one who writes.
     std::fs::read(&unread).expect("it is there");
+    until("it has its versions", || company.is_prepared());
+}
+
+/// A daemon that takes its time: what was loaded before it answered has versions all the same.
+#[test]
+fn what_is_loaded_before_the_daemon_answers_gets_its_versions() {
+    let arguments = ["--blocks", "300", "--rounds", "20", "--for-ms", "60000", "--wait", "--progress"];
+    let is_loaded = |child: &mut Child| {
+        let mut said = [0; 6];
+        child.stdout.as_mut().expect("piped").read_exact(&mut said).expect("it says so");
+        assert_eq!(&said, b"ready\n");
+    };
+    let company = Company::started(Rc::new(Office::open()), &arguments, &[], Some(TURNAROUND_NS), is_loaded);
     until("it has its versions", || company.is_prepared());
 }
 

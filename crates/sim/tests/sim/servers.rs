@@ -128,13 +128,13 @@ fn beside_a_training_that_has_nearly_as_much_as_by_turns_tails_are_nearly_those_
 
 /// Two servers at half load, of which one has far more time for its tokens than the other.
 #[test]
-fn of_two_servers_at_half_load_a_fifth_fewer_tokens_are_late_than_all_at_once() {
+fn of_two_servers_at_half_load_far_fewer_tokens_are_late_than_all_at_once_and_no_more_prompts() {
     let run_ns = 300 * SECOND;
     let of = |server: Served| at_load(&server, 250, run_ns).expect("it can be simulated");
     let trace = with_objectives(vec![of(chat(Llm::OneB, SECOND)), of(code(SECOND))], false, run_ns);
     let late = simulated(&trace, run_ns, ["tpot-first", "throughput"]).each_ref().map(violations);
     assert!(late[0].1 * 100 <= late[1].1 * 78, "{late:?}");
-    assert!(late[0].0 <= late[1].0 + 1, "{late:?}");
+    assert!(late[0].0 <= late[1].0, "{late:?}");
 }
 
 /// Two servers: tokens keep their pace, and prompts are no later for it.

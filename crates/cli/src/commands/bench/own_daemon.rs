@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 /// `detshare up` waits no longer by itself.
 const LONGEST_START: Duration = Duration::from_secs(40);
 /// Until the daemon has ended, and then until MPS has.
+/// How long a program may take until it is a tenant.
+const LONGEST_JOIN: Duration = Duration::from_secs(10);
 const LONGEST_END: Duration = Duration::from_secs(15);
 
 /// What the daemon is to do.
@@ -136,6 +138,27 @@ impl OwnDaemon {
     /// Whether its tenants are clients of MPS.
     pub(crate) fn has_mps(&self) -> bool {
         self.mps.is_some()
+    }
+
+    /// That all these programs are its tenants, by now or soon: on a busy machine they are set up sooner than they are let in. One that is
+    /// none runs all the same.
+    pub(crate) fn expect_tenants<'a>(
+        &self,
+        programs: impl Iterator<Item = &'a str> + Clone,
+    ) -> Result<(), OwnDaemonError> {
+        let client = self.client()?;
+        let until = Instant::now() + LONGEST_JOIN;
+        loop {
+            let tenants = client.tenants()?;
+            let is_missing = |program: &&str| tenants.iter().all(|tenant| tenant.name != *program);
+            match programs.clone().find(is_missing) {
+                None => return Ok(()),
+                Some(program) if Instant::now() >= until => {
+                    return Err(OwnDaemonError::NoTenant { program: program.to_string() });
+                }
+                Some(_) => std::thread::sleep(PAUSE),
+            }
+        }
     }
 
     /// Looks at its tenants from now on.

@@ -292,7 +292,8 @@ impl<'a> Runner<'a> {
                 let clients: Vec<_> = started.iter().map(|one| (one.program.name, one.pid())).collect();
                 Ok(mps.expect_clients(&clients)?)
             }
-            Ground::Bare | Ground::Daemon(_) => Ok(()),
+            Ground::Daemon(daemon) => Ok(daemon.expect_tenants(started.iter().map(|one| one.program.name))?),
+            Ground::Bare => Ok(()),
         };
         let turn = |level: f64| match (ground, arm.way) {
             (Ground::Daemon(daemon), Way::DetShare { policy }) => {
@@ -314,7 +315,7 @@ impl<'a> Runner<'a> {
         }
         if let Some(sampler) = sampler {
             let seen = sampler.stop();
-            expect_tenants(programs, &seen, ground)?;
+            expect_clients(programs, &seen, ground)?;
             samples.extend(seen);
         }
         Ok(done)
@@ -488,17 +489,13 @@ fn has_launches(stats: &str, lane: &str) -> bool {
     lanes.is_some_and(|lanes| lanes.iter().any(is_used))
 }
 
-/// That all programs were tenants, and clients of MPS where there is one: one that is not runs all the same.
-fn expect_tenants(programs: &[&Program], seen: &[Sample], ground: &Ground) -> Result<(), OwnDaemonError> {
+/// That all tenants were clients of MPS where there is one: one that is none runs all the same.
+fn expect_clients(programs: &[&Program], seen: &[Sample], ground: &Ground) -> Result<(), OwnDaemonError> {
     let has_mps = matches!(ground, Ground::Daemon(daemon) if daemon.has_mps());
-    for program in programs {
-        let mut mine = seen.iter().filter(|sample| sample.tenant == program.name).peekable();
-        let name = || program.name.to_string();
-        if mine.peek().is_none() {
-            return Err(OwnDaemonError::NoTenant { program: name() });
-        }
-        if has_mps && mine.filter_map(|sample| sample.mps_client).next_back() == Some(false) {
-            return Err(OwnDaemonError::NoClient { program: name() });
+    for program in programs.iter().filter(|_| has_mps) {
+        let mine = seen.iter().filter(|sample| sample.tenant == program.name);
+        if mine.filter_map(|sample| sample.mps_client).next_back() == Some(false) {
+            return Err(OwnDaemonError::NoClient { program: program.name.to_string() });
         }
     }
     Ok(())
