@@ -10,6 +10,7 @@ use std::process::Command;
 /// What both programs do first: say what they were given, register with MPS, say that they are ready, and wait.
 const PROGRAM: &str = r#"
 import argparse, hashlib, json, os, sys, time
+from gpu import Gpu
 from pathlib import Path
 
 def begin(*more):
@@ -29,6 +30,7 @@ def begin(*more):
         log.write(json.dumps({"program": Path(sys.argv[0]).name, "pid": os.getpid(), "given": given}) + "\n")
     if "CUDA_MPS_PIPE_DIRECTORY" in given:
         Path(given["CUDA_MPS_PIPE_DIRECTORY"], f"client-{os.getpid()}").touch()
+    options.gpu = Gpu.if_told()
     options.start_file.with_name(options.start_file.name + ".ready").touch()
     while not options.start_file.exists() and not options.stop_file.exists():
         time.sleep(0.001)
@@ -68,9 +70,8 @@ class Gpu:
 /// Answers each request a millisecond after its arrival.
 const SERVE: &str = r#"
 from program import *
-from gpu import Gpu
 options = begin("--shape", "--arrivals", "--period-ms", "--requests", "--warm-up")
-gpu = Gpu.if_told()
+gpu = options.gpu
 requests, digest, running = [], hashlib.sha256(), []
 arrival = time.monotonic()
 for number in range(-int(options.warm_up), int(options.requests)):
@@ -92,9 +93,8 @@ options.out.write_text(json.dumps({"requests": requests, "digest": digest.hexdig
 /// A step each five milliseconds. Under MPS it computes other bits, if it is told to.
 const TRAIN: &str = r#"
 from program import *
-from gpu import Gpu
 options = begin("--model", "--seconds")
-gpu = Gpu.if_told()
+gpu = options.gpu
 differs = (Path(__file__).parent / "other-bits").exists() and "CUDA_MPS_PIPE_DIRECTORY" in os.environ
 steps = []
 while not options.stop_file.exists():
