@@ -225,15 +225,17 @@ fn what_is_assumed_is_said() {
         json(&house, "train").iter().filter(unknown).count() >= 2
     });
     assert!(table(&house, "train").contains("; taken for 100 us: it was never measured"), "{}", table(&house, "train"));
-    // A server that keeps time and then stops: nobody waits for the step that does not come. Its pauses are long beside what a busy
-    // machine adds to them, and all that count are of one burst.
-    const PAUSE: Duration = Duration::from_millis(20);
+    // A server that keeps time and then stops: nobody waits for the step that does not come. All pauses that count are of one burst,
+    // and they grow until they are even beside what a busy machine adds to each.
+    const LONGEST_PAUSE: Duration = Duration::from_millis(320);
+    let mut pause = Duration::from_millis(10);
     until("it is late", || {
+        pause = LONGEST_PAUSE.min(2 * pause);
         for _ in 0..20 {
             serve.does(&["begin", "open", "stream"]);
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(pause);
         }
-        std::thread::sleep(2 * PAUSE);
+        std::thread::sleep(2 * pause);
         train.does(&["begin", "open", "stream"]);
         table(&house, "train").contains("; when a step is due was not believed")
     });
