@@ -38,15 +38,15 @@ fn says(document: &str, words: &str) {
 
 #[test]
 fn documents_have_the_numbers_of_today() {
-    says("README.md", &format!("on the software GPU all {} tests pass", conformance_tests()));
+    says("docs/measured.md", &format!("on the software GPU all {} tests pass", conformance_tests()));
     let instructions = files("crates/softgpu/tests/instructions/cases", "ptx");
-    says("README.md", &format!("| instruction files | {instructions} of {instructions} on the software GPU"));
+    says("docs/measured.md", &format!("| instruction files | {instructions} of {instructions} on the software GPU"));
     let (samples, compared) = (files("workloads/samples", "cu"), samples_on_a_gpu());
     let not_run = samples - compared;
     says(
-        "README.md",
+        "docs/measured.md",
         &format!("{samples} of {samples} on the software GPU, {compared} of them with the results of the H200"),
     );
-    says("README.md", &format!("without such results: {not_run}"));
+    says("docs/measured.md", &format!("without such results: {not_run}"));
     says("docs/software-gpu.md", &format!("{compared} CUDA C++ programs (without its results: {not_run})"));
 }
