@@ -1,9 +1,10 @@
 //! `cargo xtask gpu-bundle DIR`: all that a GPU machine without Rust needs to check DetShare.
 
-use crate::process::root;
+use crate::process::{root, run as run_command};
 use crate::{block_level, build, samples};
 use anyhow::{Context, Result};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const PROGRAMS: [&str; 24] = [
     "surface",
@@ -142,7 +143,19 @@ fn checks() -> String {
 }
 
 pub(crate) fn run(folder: &Path) -> Result<()> {
-    lay_out(&build::for_gpu_machine()?, folder)
+    lay_out(&build::for_gpu_machine()?, folder)?;
+    let packed = pack(folder)?;
+    println!("{}: the same as one file, {} MB", packed.display(), packed.metadata()?.len() / 1_000_000);
+    Ok(())
+}
+
+/// The folder as one file beside it, a third of its size: what is copied to a GPU machine, and unpacked there by `tar xzf`.
+fn pack(folder: &Path) -> Result<PathBuf> {
+    let folder = folder.canonicalize().with_context(|| format!("cannot find {}", folder.display()))?;
+    let (parent, name) = folder.parent().zip(folder.file_name()).context("a bundle is a folder in another one")?;
+    let packed = folder.with_added_extension("tar.gz");
+    run_command(Command::new("tar").arg("-C").arg(parent).arg("-czf").arg(&packed).arg(name))?;
+    Ok(packed)
 }
 
 /// With what is built already.
@@ -240,6 +253,21 @@ mod tests {
         assert_eq!(fuzzed.into_iter().collect::<Vec<_>>(), [0, 5_000, 10_000, 15_000]);
         // None takes so long that others could not run beside it in one go.
         assert!(checks.iter().all(|check| check["timeout_s"].as_u64().is_some_and(|limit| limit <= 600)));
+    }
+
+    #[test]
+    fn one_file_has_all_of_it() {
+        let place = std::env::temp_dir().join(format!("detshare-packed-{}", std::process::id()));
+        let bundle = place.join("a bundle.d");
+        std::fs::create_dir_all(bundle.join("bin")).unwrap();
+        std::fs::write(bundle.join("bin/xtask"), "program").unwrap();
+        let packed = pack(&bundle).unwrap();
+        assert_eq!(packed, place.canonicalize().unwrap().join("a bundle.d.tar.gz"));
+        let elsewhere = place.join("elsewhere");
+        std::fs::create_dir_all(&elsewhere).unwrap();
+        run_command(Command::new("tar").arg("-C").arg(&elsewhere).arg("-xzf").arg(packed)).unwrap();
+        assert_eq!(std::fs::read_to_string(elsewhere.join("a bundle.d/bin/xtask")).unwrap(), "program");
+        std::fs::remove_dir_all(place).unwrap();
     }
 
     #[test]
