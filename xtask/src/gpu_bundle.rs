@@ -87,6 +87,8 @@ const CHECKS: &str = r#"[
   "command": ["sh", "-c", "bin/managed_probe || exit; bin/detshare verify --format json --timeout 60s -- bin/managed_probe > {out} && grep -q '\"memory_changes\": 24,' {out}"]},
  {"name": "instructions", "timeout_s": 120,
   "command": ["bin/instructions", "--driver", "{driver}", "--out", "{out}", "cases"]},
+ {"name": "rounding", "timeout_s": 120,
+  "command": ["bin/instructions", "--driver", "{driver}", "--rounding-as", "rounding.answers"]},
  {"name": "samples", "timeout_s": 300,
   "command": ["env", "LD_LIBRARY_PATH=runtime", "python3", "samples.py", "--programs", "samples", "--out", "{out}"]},
  {"name": "workloads_tests", "timeout_s": 240, "command": ["python3", "-m", "unittest", "discover", "workloads/tests"]},
@@ -161,6 +163,7 @@ pub(crate) fn lay_out(built: &Path, folder: &Path) -> Result<()> {
         std::fs::copy(built.join(name), folder.join("bin").join(name))?;
     }
     copy_all(&root().join("crates/softgpu/tests/instructions/cases"), "ptx", &folder.join("cases"))?;
+    std::fs::copy(crate::softgpu::rounding_answers(), folder.join("rounding.answers"))?;
     for inner in ["hand", "nvcc", "nvrtc", "numba"] {
         let to = folder.join("block-level").join(inner);
         std::fs::create_dir_all(&to)?;

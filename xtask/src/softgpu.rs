@@ -143,6 +143,18 @@ pub(crate) fn instructions(built: &Path, way: Way) -> Result<()> {
     summarised(&mut program, &format!("instructions-{way:?}"))
 }
 
+/// A GPU's answers to sums of matrix units, whose results tell how it rounds.
+pub(crate) fn rounding_answers() -> PathBuf {
+    root().join("crates/softgpu/tests/instructions/h200.rounding")
+}
+
+/// Sums of matrix units, with the answers of a GPU.
+pub(crate) fn rounding(built: &Path) -> Result<()> {
+    let mut program = command(built.join("instructions"), built, Way::Directly);
+    program.arg("--driver").arg(built.join(build::SOFTGPU)).arg("--rounding-as").arg(rounding_answers());
+    summarised(&mut program, "rounding")
+}
+
 /// A GPU's answers to generated kernels, once there are some.
 pub(crate) fn kernel_corpus() -> Option<PathBuf> {
     Some(root().join("crates/softgpu/tests/kernel_fuzz/h200.corpus")).filter(|corpus| corpus.exists())

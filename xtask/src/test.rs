@@ -168,6 +168,7 @@ fn beside_others() -> Vec<Step> {
     let instructions = |way| softgpu::instructions(&build::for_tests_folder(), way);
     steps.extend(Step::each(ways, "instructions on the software GPU", instructions));
     steps.extend([
+        Step::new("matrix units round as a GPU's", move || softgpu::rounding(&built())),
         Step::new("generated kernels against their definition", move || softgpu::kernels_by_definition(&built())),
         Step::new("generated kernels on the software GPU", move || {
             softgpu::kernel_fuzz(&built(), &softgpu::kernel_corpus().context("no corpus")?)
