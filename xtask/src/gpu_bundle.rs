@@ -1,7 +1,7 @@
 //! `cargo xtask gpu-bundle DIR`: all that a GPU machine without Rust needs to check DetShare.
 
 use crate::process::root;
-use crate::{block_level, build, samples};
+use crate::{block_level, build, samples, softgpu};
 use anyhow::{Context, Result};
 use std::path::Path;
 
@@ -73,7 +73,7 @@ const CHECKS: &str = r#"[
  {"name": "mps_restart", "timed": true, "timeout_s": 90,
   "command": ["python3", "mps_restart.py", "--detshare", "bin/detshare", "--shim", "{shim}", "--program", "bin/step_probe", "--out", "{out}"]},
  {"name": "kernel_fuzz", "timeout_s": 240,
-  "command": ["sh", "-c", "[ -f kernels.corpus ] || exit 77; bin/kernel_fuzz replay --all --driver {driver} kernels.corpus"]},
+  "command": ["bin/kernel_fuzz", "replay", "--all", "--driver", "{driver}", "kernels.corpus"]},
  {"name": "block_level", "timeout_s": 600,
   "command": ["bin/block_level", "run", "--driver", "{driver}", "--limit", "570", "--out", "{out}", "block-level"]},
  {"name": "block_level_shim", "timeout_s": 240,
@@ -163,14 +163,15 @@ pub(crate) fn lay_out(built: &Path, folder: &Path) -> Result<()> {
         std::fs::copy(built.join(name), folder.join("bin").join(name))?;
     }
     copy_all(&root().join("crates/softgpu/tests/instructions/cases"), "ptx", &folder.join("cases"))?;
-    std::fs::copy(crate::softgpu::rounding_answers(), folder.join("rounding.answers"))?;
+    for (answers, name) in
+        [(softgpu::rounding_answers(), "rounding.answers"), (softgpu::kernel_corpus(), "kernels.corpus")]
+    {
+        std::fs::copy(&answers, folder.join(name)).with_context(|| format!("cannot copy {}", answers.display()))?;
+    }
     for inner in ["hand", "nvcc", "nvrtc", "numba"] {
         let to = folder.join("block-level").join(inner);
         std::fs::create_dir_all(&to)?;
         copy_all(&block_level::cases().join(inner), "ptx", &to)?;
-    }
-    if let Some(corpus) = crate::softgpu::kernel_corpus() {
-        std::fs::copy(corpus, folder.join("kernels.corpus"))?;
     }
     std::fs::write(folder.join("bin/checks.json"), checks())?;
     let scripts = [
