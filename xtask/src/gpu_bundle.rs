@@ -5,7 +5,7 @@ use crate::{block_level, build, samples, softgpu};
 use anyhow::{Context, Result};
 use std::path::Path;
 
-const PROGRAMS: [&str; 24] = [
+const PROGRAMS: [&str; 26] = [
     "surface",
     "conformance",
     "instructions",
@@ -25,6 +25,8 @@ const PROGRAMS: [&str; 24] = [
     "quota_probe",
     "soak",
     "softgpu_rate",
+    "softgpu_start",
+    "ptx_rate",
     "detshare",
     "detshared",
     "xtask",
@@ -93,7 +95,11 @@ const CHECKS: &str = r#"[
   "command": ["env", "LD_LIBRARY_PATH=runtime", "python3", "samples.py", "--programs", "samples", "--out", "{out}"]},
  {"name": "workloads_tests", "timeout_s": 240, "command": ["python3", "-m", "unittest", "discover", "workloads/tests"]},
  {"name": "softgpu_rate", "timed": true, "timeout_s": 120,
-  "command": ["bin/softgpu_rate", "--driver", "bin/libdetshare_softgpu.so", "--out", "{out}"]},
+  "command": ["bin/softgpu_rate", "--check", "--driver", "bin/libdetshare_softgpu.so", "--out", "{out}"]},
+ {"name": "softgpu_start", "timed": true, "timeout_s": 60,
+  "command": ["bin/softgpu_start", "--check", "--driver", "bin/libdetshare_softgpu.so", "--out", "{out}"]},
+ {"name": "ptx_rate", "timed": true, "timeout_s": 60,
+  "command": ["bin/ptx_rate", "--check", "--driver", "bin/libdetshare_softgpu.so", "--out", "{out}"]},
  {"name": "vector_add", "timeout_s": 60, "command": ["bin/vector_add"]},
  {"name": "vector_add_shim", "timeout_s": 60, "command": ["env", "LD_PRELOAD={shim}", "bin/vector_add"]},
  {"name": "demo", "timed": true, "timeout_s": 120, "command": ["bin/xtask", "demo", "--built", "bin"]},
