@@ -1,12 +1,12 @@
 //! `cargo xtask gpu-bundle DIR`: all that a GPU machine without Rust needs to check DetShare.
 
 use crate::process::{root, run as run_command};
-use crate::{block_level, build, samples};
+use crate::{block_level, build, samples, softgpu};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PROGRAMS: [&str; 24] = [
+const PROGRAMS: [&str; 26] = [
     "surface",
     "conformance",
     "instructions",
@@ -26,6 +26,8 @@ const PROGRAMS: [&str; 24] = [
     "quota_probe",
     "soak",
     "softgpu_rate",
+    "softgpu_start",
+    "ptx_rate",
     "detshare",
     "detshared",
     "xtask",
@@ -74,7 +76,7 @@ const CHECKS: &str = r#"[
  {"name": "mps_restart", "timed": true, "timeout_s": 90,
   "command": ["python3", "mps_restart.py", "--detshare", "bin/detshare", "--shim", "{shim}", "--program", "bin/step_probe", "--out", "{out}"]},
  {"name": "kernel_fuzz", "timeout_s": 240,
-  "command": ["sh", "-c", "[ -f kernels.corpus ] || exit 77; bin/kernel_fuzz replay --all --driver {driver} kernels.corpus"]},
+  "command": ["bin/kernel_fuzz", "replay", "--all", "--driver", "{driver}", "kernels.corpus"]},
  {"name": "block_level", "timeout_s": 600,
   "command": ["bin/block_level", "run", "--driver", "{driver}", "--limit", "570", "--out", "{out}", "block-level"]},
  {"name": "block_level_shim", "timeout_s": 240,
@@ -88,11 +90,17 @@ const CHECKS: &str = r#"[
   "command": ["sh", "-c", "bin/managed_probe || exit; bin/detshare verify --format json --timeout 60s -- bin/managed_probe > {out} && grep -q '\"memory_changes\": 24,' {out}"]},
  {"name": "instructions", "timeout_s": 120,
   "command": ["bin/instructions", "--driver", "{driver}", "--out", "{out}", "cases"]},
+ {"name": "rounding", "timeout_s": 120,
+  "command": ["bin/instructions", "--driver", "{driver}", "--rounding-as", "rounding.answers"]},
  {"name": "samples", "timeout_s": 300,
   "command": ["env", "LD_LIBRARY_PATH=runtime", "python3", "samples.py", "--programs", "samples", "--out", "{out}"]},
  {"name": "workloads_tests", "timeout_s": 240, "command": ["python3", "-m", "unittest", "discover", "workloads/tests"]},
  {"name": "softgpu_rate", "timed": true, "timeout_s": 120,
-  "command": ["bin/softgpu_rate", "--driver", "bin/libdetshare_softgpu.so", "--out", "{out}"]},
+  "command": ["bin/softgpu_rate", "--check", "--driver", "bin/libdetshare_softgpu.so", "--out", "{out}"]},
+ {"name": "softgpu_start", "timed": true, "timeout_s": 60,
+  "command": ["bin/softgpu_start", "--check", "--driver", "bin/libdetshare_softgpu.so", "--out", "{out}"]},
+ {"name": "ptx_rate", "timed": true, "timeout_s": 60,
+  "command": ["bin/ptx_rate", "--check", "--driver", "bin/libdetshare_softgpu.so", "--out", "{out}"]},
  {"name": "vector_add", "timeout_s": 60, "command": ["bin/vector_add"]},
  {"name": "vector_add_shim", "timeout_s": 60, "command": ["env", "LD_PRELOAD={shim}", "bin/vector_add"]},
  {"name": "demo", "timed": true, "timeout_s": 120, "command": ["bin/xtask", "demo", "--built", "bin"]},
@@ -174,13 +182,15 @@ pub(crate) fn lay_out(built: &Path, folder: &Path) -> Result<()> {
         std::fs::copy(built.join(name), folder.join("bin").join(name))?;
     }
     copy_all(&root().join("crates/softgpu/tests/instructions/cases"), "ptx", &folder.join("cases"))?;
+    for (answers, name) in
+        [(softgpu::rounding_answers(), "rounding.answers"), (softgpu::kernel_corpus(), "kernels.corpus")]
+    {
+        std::fs::copy(&answers, folder.join(name)).with_context(|| format!("cannot copy {}", answers.display()))?;
+    }
     for inner in ["hand", "nvcc", "nvrtc", "numba"] {
         let to = folder.join("block-level").join(inner);
         std::fs::create_dir_all(&to)?;
         copy_all(&block_level::cases().join(inner), "ptx", &to)?;
-    }
-    if let Some(corpus) = crate::softgpu::kernel_corpus() {
-        std::fs::copy(corpus, folder.join("kernels.corpus"))?;
     }
     std::fs::write(folder.join("bin/checks.json"), checks())?;
     let scripts = [

@@ -6,6 +6,7 @@ use crate::process::{root, run, target};
 use crate::pypi;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -101,6 +102,10 @@ pub(crate) fn launched_in_parts(stats: &Path) -> Result<u64> {
     Ok(count("sliced") + count("preemptible"))
 }
 
+/// Conformance tests that skip themselves on the software GPU, and why that is right. All that a driver has the software GPU is
+/// to have too: another one that skips itself is a failure.
+const SKIPPED: [(&str, &str); 0] = [];
+
 /// The driver API, test by test; through the shim with the same codes as without it.
 pub(crate) fn conformance(built: &Path, way: Way) -> Result<()> {
     let verdicts = target().join("conformance.json");
@@ -109,10 +114,31 @@ pub(crate) fn conformance(built: &Path, way: Way) -> Result<()> {
     program.envs(daemon.as_ref().map(Daemon::variable));
     program.arg("--driver").arg(way.library(built));
     match way {
-        Way::Directly => program.arg("--out").arg(verdicts),
-        Way::ThroughShim | Way::Moving | Way::InParts | Way::AsTenant => program.arg("--same-codes-as").arg(verdicts),
+        Way::Directly => program.arg("--out").arg(&verdicts),
+        Way::ThroughShim | Way::Moving | Way::InParts | Way::AsTenant => program.arg("--same-codes-as").arg(&verdicts),
     };
-    in_that_way(way, || summarised(&mut program, &format!("conformance-{way:?}")))
+    in_that_way(way, || summarised(&mut program, &format!("conformance-{way:?}")))?;
+    match way {
+        Way::Directly => skipped_as_named(&std::fs::read_to_string(&verdicts)?, &SKIPPED),
+        Way::ThroughShim | Way::Moving | Way::InParts | Way::AsTenant => Ok(()),
+    }
+}
+
+/// That no test skipped itself but those that are named, and each of these did.
+fn skipped_as_named(verdicts: &str, named: &[(&str, &str)]) -> Result<()> {
+    let verdicts: Value = serde_json::from_str(verdicts)?;
+    let tests = verdicts["tests"].as_array().context("verdicts of tests")?;
+    let skipped: BTreeMap<_, _> = tests
+        .iter()
+        .filter(|test| test["verdict"] == "skipped")
+        .map(|test| (test["name"].as_str().unwrap_or_default(), test["detail"].as_str().unwrap_or_default()))
+        .collect();
+    let is_named = |name: &str| named.iter().any(|(named, _)| *named == name);
+    let unnamed: Vec<_> = skipped.iter().filter(|(name, _)| !is_named(name)).collect();
+    ensure!(unnamed.is_empty(), "skipped on the software GPU, without being named in SKIPPED: {unnamed:?}");
+    let not_skipped: Vec<_> = named.iter().filter(|(name, _)| !skipped.contains_key(name)).collect();
+    ensure!(not_skipped.is_empty(), "named in SKIPPED, and not skipped: {not_skipped:?}");
+    Ok(())
 }
 
 /// The conformance suite under valgrind, and random programs over several threads with moving lanes: no access where
@@ -143,9 +169,21 @@ pub(crate) fn instructions(built: &Path, way: Way) -> Result<()> {
     summarised(&mut program, &format!("instructions-{way:?}"))
 }
 
-/// A GPU's answers to generated kernels, once there are some.
-pub(crate) fn kernel_corpus() -> Option<PathBuf> {
-    Some(root().join("crates/softgpu/tests/kernel_fuzz/h200.corpus")).filter(|corpus| corpus.exists())
+/// A GPU's answers to sums of matrix units, whose results tell how it rounds.
+pub(crate) fn rounding_answers() -> PathBuf {
+    root().join("crates/softgpu/tests/instructions/h200.rounding")
+}
+
+/// Sums of matrix units, with the answers of a GPU.
+pub(crate) fn rounding(built: &Path) -> Result<()> {
+    let mut program = command(built.join("instructions"), built, Way::Directly);
+    program.arg("--driver").arg(built.join(build::SOFTGPU)).arg("--rounding-as").arg(rounding_answers());
+    summarised(&mut program, "rounding")
+}
+
+/// A GPU's answers to generated kernels.
+pub(crate) fn kernel_corpus() -> PathBuf {
+    root().join("crates/softgpu/tests/kernel_fuzz/h200.corpus")
 }
 
 /// Generated kernels, as far as their definition can be computed by other means.
@@ -156,12 +194,17 @@ pub(crate) fn kernels_by_definition(built: &Path) -> Result<()> {
 }
 
 /// Generated kernels, with the answers of a GPU.
-pub(crate) fn kernel_fuzz(built: &Path, corpus: &Path) -> Result<()> {
+pub(crate) fn kernel_fuzz(built: &Path) -> Result<()> {
     // One of the kernels has a fault of the driver's compiler.
     let limits = ["--not-supported-at-most", "0", "--explained-at-most", "1"];
     let mut program = command(built.join("kernel_fuzz"), built, Way::Directly);
     summarised(
-        program.args(["replay", "--all"]).args(limits).arg("--driver").arg(built.join(build::SOFTGPU)).arg(corpus),
+        program
+            .args(["replay", "--all"])
+            .args(limits)
+            .arg("--driver")
+            .arg(built.join(build::SOFTGPU))
+            .arg(kernel_corpus()),
         "kernel_fuzz",
     )
 }
@@ -407,6 +450,24 @@ mod tests {
         assert!(shown.ends_with("test 99 ... ok\na difference\n101 tests, 1 failed"), "{shown}");
         assert_eq!(summary("a difference\n1 different", false), "a difference\n1 different");
         assert_eq!(summary("", false), "no test was run");
+    }
+
+    #[test]
+    fn a_conformance_test_that_skips_itself_is_named() {
+        let told = |verdict: &str| {
+            let tests = serde_json::json!([
+                { "name": "ipc::events", "verdict": "ok", "detail": "" },
+                { "name": "ipc::memory", "verdict": verdict, "detail": "one device" },
+            ]);
+            serde_json::json!({ "tests": tests }).to_string()
+        };
+        let named = [("ipc::memory", "it wants two devices")];
+        assert!(skipped_as_named(&told("ok"), &[]).is_ok());
+        assert!(skipped_as_named(&told("skipped"), &named).is_ok());
+        let unnamed = skipped_as_named(&told("skipped"), &[]).unwrap_err().to_string();
+        assert!(unnamed.contains(r#"("ipc::memory", "one device")"#) && !unnamed.contains("events"), "{unnamed}");
+        assert!(skipped_as_named(&told("ok"), &named).unwrap_err().to_string().contains("ipc::memory"));
+        assert!(skipped_as_named("{}", &[]).is_err());
     }
 
     #[test]

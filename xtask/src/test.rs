@@ -168,11 +168,9 @@ fn beside_others() -> Vec<Step> {
     let instructions = |way| softgpu::instructions(&build::for_tests_folder(), way);
     steps.extend(Step::each(ways, "instructions on the software GPU", instructions));
     steps.extend([
+        Step::new("matrix units round as a GPU's", move || softgpu::rounding(&built())),
         Step::new("generated kernels against their definition", move || softgpu::kernels_by_definition(&built())),
-        Step::new("generated kernels on the software GPU", move || {
-            softgpu::kernel_fuzz(&built(), &softgpu::kernel_corpus().context("no corpus")?)
-        })
-        .needs(|| softgpu::kernel_corpus().context("no corpus").map(drop)),
+        Step::new("generated kernels on the software GPU", move || softgpu::kernel_fuzz(&built())),
         Step::new("kernels in parts", move || block_level::corpus(&built())),
         Step::new("kernels in parts: generated ones", move || block_level::fuzz(&built())),
         Step::new("kernels in parts: broken on purpose", move || block_level::mutants(&built())),

@@ -32,6 +32,9 @@ struct Arguments {
     /// Launches; the median counts
     #[arg(long, default_value_t = 9)]
     launches: usize,
+    /// Fail where the loop of FMAs or the matrix multiply is slower on one core than is asked for, or gains less by more cores
+    #[arg(long, conflicts_with = "cores")]
+    check: bool,
     /// Only the loop of this instruction, or `multiply`, on this many cores, and only the rate printed
     #[arg(long, requires = "instruction")]
     cores: Option<usize>,
@@ -42,6 +45,10 @@ struct Arguments {
 
 const THREADS: u32 = 256;
 const BLOCKS: u32 = 256;
+/// Thread instructions a second that are asked for on one core.
+const LEAST_RATE: f64 = 300e6;
+/// What is asked for on more cores, as a part of so many times one.
+const LEAST_SCALING: f64 = 0.8;
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
@@ -64,10 +71,28 @@ fn main() -> Result<()> {
         "multiply": on_more_and_more_cores(&arguments, multiply::NAME, "a matrix multiply through shared memory")?,
         "functions": functions.iter().map(|function| function_figures(&arguments, function)).collect::<Result<Value>>()?,
     });
-    if let Some(out) = arguments.out {
+    if let Some(out) = &arguments.out {
         std::fs::write(out, figures.to_string())?;
     }
+    let below = [below(&figures["fma_loop"])?, below(&figures["multiply"])?].concat();
+    ensure!(!arguments.check || below.is_empty(), "below what is asked for: {}", below.join("; "));
     Ok(())
+}
+
+/// Which of a kernel's figures are below what is asked for.
+fn below(figures: &Value) -> Result<Vec<String>> {
+    let mut below = Vec::new();
+    let mut judge = |figures: &Value, what: &str, least: f64| {
+        if figures[what].as_f64().context("a number")? < least {
+            below.push(figures["summary"].as_str().unwrap_or_default().to_string());
+        }
+        anyhow::Ok(())
+    };
+    judge(figures, "thread_instructions_per_second", LEAST_RATE)?;
+    for step in figures["more_cores"].as_array().context("steps")? {
+        judge(step, "scaling", LEAST_SCALING)?;
+    }
+    Ok(below)
 }
 
 /// On one core, two, four and so on, and on all.

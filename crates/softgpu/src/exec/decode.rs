@@ -16,6 +16,7 @@ mod error;
 mod float;
 #[cfg(test)]
 mod forms;
+mod hints;
 mod link;
 mod memory;
 mod modifiers;

@@ -2,6 +2,7 @@
 
 use super::body::Builder;
 use super::error::{Decoded, Refusal};
+use super::hints::hint;
 use super::modifiers::{Modifiers, float_type, int_type};
 use super::operands::{exactly, nth};
 use crate::exec::op::{Count, Float1, Float2, IntType, Integer1, Integer2, Integer3, Logic, Op, PermuteMode};
@@ -71,23 +72,22 @@ impl<'a> Builder<'a> {
             "cvta" => self.convert_address(i, m),
             "isspacep" => self.in_space(i, m),
             "membar" | "fence" => self.fence(m),
-            // Hints, and what only tools see.
             "prefetch" | "prefetchu" | "discard" | "applypriority" | "pmevent" | "griddepcontrol" | "setmaxnreg" => {
-                Ok(Op::Nop)
+                hint(i, m)
             }
-            // A policy that loads and stores then ignore.
-            "createpolicy" => {
-                let d = self.destination(nth(i, 0)?, ScalarType::B64)?;
-                Ok(Op::Move64 { d, a: self.wide_constant(0) })
-            }
+            "createpolicy" => self.cache_policy(i, m),
             "bra" => self.branch(i, m),
             "brx" => self.branch_table(i, m),
             "call" => self.call(i, m),
-            "ret" => Ok(Op::Return),
-            "exit" => Ok(Op::Exit),
-            "trap" | "brkpt" => Ok(Op::Trap),
+            "ret" => {
+                m.take("uni");
+                m.finish().map(|()| Op::Return)
+            }
+            "exit" => m.finish().map(|()| Op::Exit),
+            "trap" | "brkpt" => m.finish().map(|()| Op::Trap),
             "nanosleep" => {
                 m.ty()?;
+                m.finish()?;
                 let [a] = exactly(i)?;
                 Ok(Op::Sleep { a: self.source(a, ScalarType::U32)? })
             }
@@ -105,6 +105,7 @@ impl<'a> Builder<'a> {
             "elect" => self.elect(i, m),
             "activemask" => {
                 m.ty()?;
+                m.finish()?;
                 let [d] = exactly(i)?;
                 Ok(Op::ActiveMask { d: self.destination(d, ScalarType::B32)? })
             }
@@ -292,6 +293,7 @@ impl<'a> Builder<'a> {
         if !m.take("pred") {
             return self.integer2(i, m, integer);
         }
+        m.finish()?;
         let [d, a, b] = exactly(i)?;
         let (a, b) = (self.condition(a)?, self.condition(b)?);
         Ok(Op::PredicateLogic { op: logic, d: self.predicate(d)?, a, b })
@@ -301,6 +303,7 @@ impl<'a> Builder<'a> {
         if !m.take("pred") {
             return self.integer1(i, m, Integer1::Not);
         }
+        m.finish()?;
         let [d, a] = exactly(i)?;
         let mut a = self.condition(a)?;
         a.negated = !a.negated;

@@ -2,6 +2,7 @@
 
 use super::body::{Builder, Symbol};
 use super::error::{Decoded, Refusal};
+use super::hints::copies_waited_for;
 use super::memory::{Named, atomic_op, atomic_type, has_no_effect, named_space};
 use super::modifiers::Modifiers;
 use super::operands::{exactly, nth};
@@ -29,6 +30,8 @@ fn without_effect(modifier: &str) -> bool {
 impl Builder<'_> {
     pub(super) fn mbarrier(&mut self, i: &Instruction, m: &mut Modifiers<'_>) -> Decoded<Op> {
         if m.take("pending_count") {
+            m.take("b64");
+            m.finish()?;
             let [d, state] = exactly(i)?;
             let (state, d) = (self.source(state, ScalarType::B64)?, self.destination(d, WORD)?);
             return rare(Rare::PendingCount { d, state });
@@ -94,8 +97,8 @@ impl Builder<'_> {
         }
         let bulk = m.take("bulk");
         // Every copy is done when it is issued: there is nothing to wait for, and nothing to prefetch.
-        if m.take("commit_group") || m.take("wait_group") || m.take("wait_all") || m.take("prefetch") {
-            return Ok(Op::Nop);
+        if let Some(decoded) = copies_waited_for(i, m) {
+            return decoded;
         }
         if m.take("mbarrier") {
             return self.arrival_of_copies(i, m);
@@ -229,6 +232,13 @@ impl Builder<'_> {
     pub(super) fn tensor_map(&mut self, i: &Instruction, m: &mut Modifiers<'_>) -> Decoded<Op> {
         if m.take("cp_fenceproxy") {
             let (to, from) = (m.find(named_space), m.find(named_space));
+            m.ignore(|modifier| {
+                matches!(
+                    modifier,
+                    "tensormap::generic" | "release" | "cta" | "cluster" | "gpu" | "sys" | "sync" | "aligned"
+                )
+            });
+            m.finish()?;
             let [to_operand, from_operand, size] = exactly(i)?;
             let (to, from) = (self.address(to_operand, to)?, self.address(from_operand, from)?);
             let bytes = self.source(size, WORD)?;

@@ -77,10 +77,13 @@ fn expand(pattern: &str) -> Vec<String> {
     choices.split('|').flat_map(|choice| after.iter().map(move |after| format!("{before}{choice}{after}"))).collect()
 }
 
+/// What stands before kernels that have forms in them.
+const HEAD: &str = ".version 9.0\n.target sm_90a\n.address_size 64\n.func f() { ret; }\n";
+
 /// The forms that cannot be run, of those that a pattern stands for.
 fn refused(pattern: &str) -> Vec<String> {
     let forms = expand(pattern);
-    let mut source = ".version 9.0\n.target sm_90a\n.address_size 64\n.func f() { ret; }\n".to_string();
+    let mut source = HEAD.to_string();
     for (number, form) in forms.iter().enumerate() {
         let _ = writeln!(source, ".visible .entry k{number}() {{\n{AROUND}{form};\nlabel: ret;\n}}");
     }
@@ -129,6 +132,30 @@ fn listing() -> String {
 fn every_form_can_be_run() {
     let refused: Vec<String> = patterns().flat_map(refused).collect();
     assert!(refused.is_empty(), "listed, but refused:\n{}", refused.join("\n"));
+}
+
+/// Whether something that may be no instruction at all can be run.
+fn can_be_run(text: &str) -> bool {
+    let source = format!("{HEAD}.visible .entry k() {{\n{AROUND}{text};\nlabel: ret;\n}}");
+    let Ok(module) = detshare_ptx::parse(&source) else { return false };
+    let image = super::decode(&[(module, &source)], &mut |_: &Placement<'_>| None);
+    image.is_ok_and(|image| image.kernels["k"].properties.unsupported.is_none())
+}
+
+/// One that nobody knows may change what an instruction does.
+#[test]
+fn unknown_modifiers_are_refused() {
+    let first = |pattern| expand(pattern).swap_remove(0);
+    let taken: Vec<String> = patterns()
+        .map(first)
+        .map(|form| {
+            let opcode = opcodes::of_text(&form);
+            form.replacen(opcode, &format!("{opcode}.unheard_of"), 1)
+        })
+        .filter(|form| can_be_run(form))
+        .collect();
+    assert!(taken.is_empty(), "modifiers that nobody asked for:\n{}", taken.join("\n"));
+    assert!(can_be_run("prefetch.global.L1 [d]") && !can_be_run("prefetch.global.L3 [d]"));
 }
 
 #[test]

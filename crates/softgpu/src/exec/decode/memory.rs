@@ -224,17 +224,27 @@ impl Builder<'_> {
         m.ignore(|modifier| {
             matches!(
                 modifier,
-                "cta" | "cluster" | "gpu" | "gl" | "sys" | "sc" | "acq_rel" | "acquire" | "release" | "mbarrier_init"
-            ) || modifier.starts_with("sync_restrict::")
-                || modifier.starts_with("proxy")
-                || modifier.starts_with("async")
-                || modifier.starts_with("alias")
-                || modifier.starts_with("tensormap")
-                || modifier.starts_with("generic")
-                || modifier.starts_with("to_proxy")
-                || modifier.starts_with("from_proxy")
-                || modifier.starts_with("global")
-                || modifier.starts_with("shared")
+                "cta"
+                    | "cluster"
+                    | "gpu"
+                    | "gl"
+                    | "sys"
+                    | "sc"
+                    | "acq_rel"
+                    | "acquire"
+                    | "release"
+                    | "sync_restrict::shared::cta"
+                    | "sync_restrict::shared::cluster"
+                    | "mbarrier_init"
+                    | "proxy"
+                    | "alias"
+                    | "async"
+                    | "async::generic"
+                    | "tensormap::generic"
+                    | "global"
+                    | "shared::cta"
+                    | "shared::cluster"
+            )
         });
         m.finish()?;
         Ok(Op::Fence)

@@ -10,6 +10,45 @@ fn fault(body: &str) -> Fault {
     }
 }
 
+/// What is told of a fault in a block that is not the first, and in a thread of its second warp.
+#[track_caller]
+fn is_told(body: &str, kind: FaultKind, what: &str) {
+    let body = format!("setp.ne.u32 %p1, %t, 35; @%p1 ret;\n{body}");
+    let image = image(&module(&body));
+    let fault = run_at(&image, "k", &shape([1, 3, 2], [64, 1, 1], 0, &[0, 0]), [0, 2, 1]).unwrap_err();
+    assert_eq!(fault.kind, kind, "{}", fault.place);
+    let place = format!("kernel k, block (0, 2, 1), thread (35, 0, 0): {what}");
+    assert!(fault.place.starts_with(&place), "{}\nand not\n{place}", fault.place);
+}
+
+#[test]
+fn every_fault_says_where() {
+    is_told("trap;", FaultKind::Trap, "trap in 'trap', line 10");
+    is_told("nanosleep.u32 0;\nbrkpt;", FaultKind::Trap, "trap in 'brkpt', line 11");
+    is_told("bar.sync 16;", FaultKind::Trap, "barrier 16 of 16 in 'bar.sync 16', line 10");
+    is_told(
+        "mov.u64 %rd1, 5; p: .callprototype _ ();\ncall %rd1, (), p;",
+        FaultKind::InvalidProgramCounter,
+        "call of 0x5, which is no such function, in 'call %rd1, (), p', line 11",
+    );
+    is_told(
+        "mov.u32 %r1, 5; T: .branchtargets L;\nbrx.idx %r1, T; L:",
+        FaultKind::InvalidProgramCounter,
+        "branch to entry 5 of 1 in 'brx.idx %r1, T', line 11",
+    );
+    is_told(
+        ".shared .align 16 .b8 s[32]; mov.u32 %r1, s;\n\
+         st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r1], %r2, [%r1+16];",
+        FaultKind::IllegalInstruction,
+        "no clusters in this launch in 'st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r1], %r2, [%r1+16]', line 11",
+    );
+    is_told(
+        "ld.global.u32 %r1, [2];",
+        FaultKind::MisalignedAddress,
+        "misaligned address 0x2 in 'ld.global.u32 %r1, [2]', line 10",
+    );
+}
+
 #[test]
 fn accesses_stay_within_shared_memory() {
     let within = fault(".shared .align 4 .b8 s[64]; mov.u32 %r1, s; ld.shared.u32 %r2, [%r1+64];");

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Where no document says what comes out, as with the rounding of matrix units, `--rounding` finds out
-//! (see [`rounding`]).
+//! (see [`rounding`]), and `--rounding-as` compares a driver with the answers of a GPU.
 
 #[macro_use]
 mod call;
@@ -49,8 +49,14 @@ struct Arguments {
     /// Take no files, find out how the matrix units round, and write down what was asked and answered as JSON
     #[arg(long, requires = "driver", conflicts_with_all = ["out", "bless"])]
     rounding: Option<PathBuf>,
+    /// Take no files, ask what `--rounding` asks and compare with the answers in this file
+    #[arg(long, requires = "driver", conflicts_with_all = ["out", "bless", "rounding"])]
+    rounding_as: Option<PathBuf>,
+    /// Take no files, ask what `--rounding` asks and write the answers into such a file
+    #[arg(long, requires = "driver", conflicts_with_all = ["out", "bless", "rounding", "rounding_as"])]
+    keep_rounding: Option<PathBuf>,
     /// The folder with the files
-    #[arg(required_unless_present = "rounding")]
+    #[arg(required_unless_present_any = ["rounding", "rounding_as", "keep_rounding"])]
     folder: Option<PathBuf>,
     /// Take the files whose name contains one of these
     filters: Vec<String>,
@@ -58,8 +64,14 @@ struct Arguments {
 
 fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
-    if let (Some(driver), Some(to)) = (&arguments.driver, &arguments.rounding) {
-        return rounding::measure(driver, to);
+    if let Some(driver) = &arguments.driver {
+        let Arguments { rounding, rounding_as, keep_rounding, .. } = &arguments;
+        match (rounding, rounding_as, keep_rounding) {
+            (Some(to), ..) => return rounding::measure(driver, to),
+            (_, Some(with), _) => return rounding::answers::compare(driver, with),
+            (.., Some(to)) => return rounding::answers::keep(driver, to),
+            (None, None, None) => {}
+        }
     }
     let cases = cases(arguments.folder.as_deref().context("name a folder")?, &arguments.filters)?;
     match (&arguments.driver, &arguments.apply) {

@@ -8,7 +8,10 @@
 //! ```text
 //! instructions --driver /usr/lib/x86_64-linux-gnu/libcuda.so.1 --rounding h200.json
 //! ```
+//!
+//! The answers alone are kept in a file, and every driver is compared with them (see [`answers`]).
 
+pub(crate) mod answers;
 mod facts;
 mod format;
 mod kind;
@@ -56,7 +59,7 @@ pub(crate) fn measure(driver: &Path, to: &Path) -> Result<ExitCode> {
         print(&kind, &fits, probes.len());
         measured.push(described(&kind, &probes, &results, &fits));
     }
-    let facts = facts::ask(&gpu)?;
+    let facts = facts::described(&facts::ask(&gpu)?);
     let text = format!("{:#}\n", json!({ "driver": driver, "instructions": measured, "facts": facts }));
     std::fs::write(to, text).with_context(|| format!("cannot write {}", to.display()))?;
     Ok(if explained { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -68,6 +68,7 @@ pub(super) const FORMS: &[&str] = &[
     "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u64 [d], d, [d]",
     "fence.mbarrier_init.release.cluster",
     "fence.proxy<.alias|.async|.async.global|.async.shared::cta|.async.shared::cluster>",
+    "fence.proxy.async::generic<.acquire.sync_restrict::shared::cluster|.release.sync_restrict::shared::cta>.cluster",
     "fence.proxy.tensormap::generic.release<.cta|.cluster|.gpu|.sys>",
     "fence.proxy.tensormap::generic.acquire<.cta|.cluster|.gpu|.sys> [d], 128",
     "alloca<.u32 r, r|.u64 d, d><|, 16>",

@@ -2,6 +2,7 @@
 
 pub(super) const FORMS: &[&str] = &[
     "mma.sync.aligned.m8n8k4<.row|.col><.row|.col>.f16.f16.f16.f16 {r, r, r, r}, {r, r}, {r, r}, {r, r, r, r}",
+    "mma.sync.aligned.m8n8k4<.row|.col><.row|.col>.f32.f16.f16.f16 {r, r, r, r, r, r, r, r}, {r, r}, {r, r}, {r, r, r, r}",
     "mma.sync.aligned.m8n8k4<.row|.col><.row|.col>.f32.f16.f16.f32 {r, r, r, r, r, r, r, r}, {r, r}, {r, r}, {r, r, r, r, r, r, r, r}",
     "mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {r, r}, {r, r}, {r}, {r, r}",
     "mma.sync.aligned.m16n8k8.row.col.f32<.f16.f16|.bf16.bf16>.f32 {r, r, r, r}, {r, r}, {r}, {r, r, r, r}",
@@ -33,6 +34,7 @@ pub(super) const FORMS: &[&str] = &[
     "mma<.sp|.sp::ordered_metadata>.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {r, r, r, r}, {r, r}, {r, r}, {r, r, r, r}, r, <0|1|2|3>",
     "mma<.sp|.sp::ordered_metadata>.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32 {r, r, r, r}, {r, r, r, r}, {r, r, r, r}, {r, r, r, r}, r, <0|1>",
     "mma<.sp|.sp::ordered_metadata>.sync.aligned.m16n8k64.row.col.f32<.e4m3|.e5m2><.e4m3|.e5m2>.f32 {r, r, r, r}, {r, r, r, r}, {r, r, r, r}, {r, r, r, r}, r, 0",
+    "mma<.sp|.sp::ordered_metadata>.sync.aligned.m16n8k64.row.col.f16<.e4m3|.e5m2><.e4m3|.e5m2>.f16 {r, r}, {r, r, r, r}, {r, r, r, r}, {r, r}, r, 0",
     "mma<.sp|.sp::ordered_metadata>.sync.aligned.m16n8k32.row.col<|.satfinite>.s32<.s8|.u8><.s8|.u8>.s32 {r, r, r, r}, {r, r}, {r, r}, {r, r, r, r}, r, <0|1>",
     "mma<.sp|.sp::ordered_metadata>.sync.aligned.m16n8k64.row.col<|.satfinite>.s32<.s8|.u8><.s8|.u8>.s32 {r, r, r, r}, {r, r, r, r}, {r, r, r, r}, {r, r, r, r}, r, 0",
     "mma<.sp|.sp::ordered_metadata>.sync.aligned.m16n8k64.row.col<|.satfinite>.s32<.s4|.u4><.s4|.u4>.s32 {r, r, r, r}, {r, r}, {r, r}, {r, r, r, r}, r, <0|1>",
@@ -116,6 +118,8 @@ pub(super) const FORMS: &[&str] = &[
     "wgmma.mma_async.sp.sync.aligned.m64n8k16.f32.tf32.tf32 {r, r, r, r}, {r, r, r, r}, d, r, <0|1>, p, <1|-1>, <1|-1>",
     "wgmma.mma_async.sp.sync.aligned.m64n8k64.f32<.e4m3|.e5m2><.e4m3|.e5m2> {r, r, r, r}, d, d, r, 0, p, <1|-1>, <1|-1>",
     "wgmma.mma_async.sp.sync.aligned.m64n8k64.f32<.e4m3|.e5m2><.e4m3|.e5m2> {r, r, r, r}, {r, r, r, r}, d, r, 0, p, <1|-1>, <1|-1>",
+    "wgmma.mma_async.sp.sync.aligned.m64n8k64.f16<.e4m3|.e5m2><.e4m3|.e5m2> {r, r}, d, d, r, 0, p, <1|-1>, <1|-1>",
+    "wgmma.mma_async.sp.sync.aligned.m64n8k64.f16<.e4m3|.e5m2><.e4m3|.e5m2> {r, r}, {r, r, r, r}, d, r, 0, p, <1|-1>, <1|-1>",
     "wgmma.mma_async.sp.sync.aligned.m64n8k64.s32<.s8|.u8><.s8|.u8><|.satfinite> {r, r, r, r}, d, d, r, 0, p",
     "wgmma.mma_async.sp.sync.aligned.m64n8k64.s32<.s8|.u8><.s8|.u8><|.satfinite> {r, r, r, r}, {r, r, r, r}, d, r, 0, p",
 ];

@@ -1,6 +1,6 @@
 //! What sums of special numbers give.
 
-use super::kind;
+use super::kind::{self, Kind};
 use super::probe::Probe;
 use crate::gpu::Gpu;
 use anyhow::{Context, Result};
@@ -61,25 +61,42 @@ const QUESTIONS: &[Question] = &[
     ("wgmma e5m2 k32 to f32", "infinity · 0", &[0x7c], &[0], 0),
 ];
 
-/// Asks all, prints and gives what came out.
-pub(super) fn ask(gpu: &Gpu) -> Result<Vec<Value>> {
+/// A question, and what a driver answers.
+pub(super) struct Fact {
+    pub(super) instruction: &'static str,
+    pub(super) what: &'static str,
+    pub(super) kind: Kind,
+    pub(super) probe: Probe,
+    pub(super) result: u64,
+}
+
+/// Asks all.
+pub(super) fn ask(gpu: &Gpu) -> Result<Vec<Fact>> {
     let kinds = kind::all();
-    let mut facts = Vec::new();
-    println!("special numbers:");
-    for (name, what, a, b, c) in QUESTIONS {
-        let kind = kinds.iter().find(|kind| kind.name == *name).with_context(|| format!("nothing is called {name}"))?;
+    let answered = |(instruction, what, a, b, c): &Question| {
+        let kind = kinds.iter().find(|kind| kind.name == *instruction);
+        let kind = kind.with_context(|| format!("nothing is called {instruction}"))?.clone();
         let padded = |first: &[u64]| {
             let mut all = first.to_vec();
             all.resize(kind.products, 0);
             all
         };
         let probe = Probe { a: padded(a), b: padded(b), c: *c };
-        let d = kind.ask(gpu, &[probe])?[0];
-        println!("    {d:#018x} {name}, {what}");
-        let hex = |all: &[u64]| all.iter().map(|bits| format!("{bits:#x}")).collect::<Vec<_>>();
-        facts.push(json!({
-            "instruction": name, "what": what, "a": hex(a), "b": hex(b), "c": format!("{c:#x}"), "d": format!("{d:#x}")
-        }));
-    }
-    Ok(facts)
+        let result = kind.ask(gpu, core::slice::from_ref(&probe))?[0];
+        Ok(Fact { instruction, what, kind, probe, result })
+    };
+    QUESTIONS.iter().map(answered).collect()
+}
+
+/// Prints what came out, and gives it as JSON.
+pub(super) fn described(facts: &[Fact]) -> Vec<Value> {
+    println!("special numbers:");
+    let hex = |all: &[u64]| all.iter().map(|bits| format!("{bits:#x}")).collect::<Vec<_>>();
+    let described = facts.iter().map(|Fact { instruction, what, probe, result, .. }| {
+        println!("    {result:#018x} {instruction}, {what}");
+        let (a, b) = (hex(&probe.a), hex(&probe.b));
+        let (c, d) = (format!("{:#x}", probe.c), format!("{result:#x}"));
+        json!({ "instruction": instruction, "what": what, "a": a, "b": b, "c": c, "d": d })
+    });
+    described.collect()
 }
