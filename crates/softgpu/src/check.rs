@@ -6,7 +6,7 @@
 
 use crate::boundary::tell;
 use crate::exec::{Finding, FindingKind};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Mutex, Once};
 
 /// How many findings are told where nothing else is asked for.
@@ -73,16 +73,6 @@ pub(crate) fn report(check: Check, kernel: &str, findings: Vec<Finding>) {
             found.told += 1;
             tell(format_args!("check: {}", finding.words));
         }
-    }
-}
-
-/// Says once of a kernel what is not checked in it.
-pub(crate) fn tell_unchecked(kernel: &str, instruction: &str) {
-    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    if TOLD.lock().expect("no panic while it is held").insert(kernel.to_string()) {
-        tell(format_args!(
-            "check: kernel {kernel}: shared memory is not checked, because of {instruction}; everything else is"
-        ));
     }
 }
 

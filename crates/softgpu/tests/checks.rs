@@ -8,9 +8,10 @@ use library::softgpu;
 use std::process::{Command, Output};
 
 /// `race`: a barrier is missing. `stale`: shared memory that nobody wrote. `behind`: the byte after an allocation.
-/// `freed`: an allocation that is there no more. `wild`: an access far from everything. `fine`: none of these.
-const KERNELS: &core::ffi::CStr = c".version 7.0
-.target sm_70
+/// `freed`: an allocation that is there no more. `wild`: an access far from everything. `early`: a bulk copy that is not waited
+/// for, but for a barrier behind it. `patient`: one that is. `fine`: none of these.
+const KERNELS: &core::ffi::CStr = c".version 8.0
+.target sm_90
 .address_size 64
 .visible .entry race(.param .u64 out)
 {
@@ -66,6 +67,55 @@ const KERNELS: &core::ffi::CStr = c".version 7.0
     .reg .b32 %r;
     ld.param.u64 %d, [out];
     ld.global.u32 %r, [%d+8];
+    ret;
+}
+.visible .entry early(.param .u64 out)
+{
+    .reg .b64 %d;
+    .reg .b32 %t, %r<3>;
+    .reg .pred %p;
+    .shared .align 16 .b8 s[64];
+    .shared .align 8 .b64 full;
+    ld.param.u64 %d, [out];
+    mov.u32 %t, %tid.x;
+    mov.u32 %r1, s;
+    mov.u32 %r2, full;
+    setp.ne.u32 %p, %t, 0;
+    @%p bra MEET;
+    mbarrier.init.shared.b64 [%r2], 1;
+    fence.proxy.async;
+    mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 64;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d], 64, [%r2];
+MEET:
+    bar.sync 0;
+    add.u32 %r1, %r1, %t;
+    ld.shared.u8 %r1, [%r1];
+    ret;
+}
+.visible .entry patient(.param .u64 out)
+{
+    .reg .b64 %d;
+    .reg .b32 %t, %r<3>;
+    .reg .pred %p;
+    .shared .align 16 .b8 s[64];
+    .shared .align 8 .b64 full;
+    ld.param.u64 %d, [out];
+    mov.u32 %t, %tid.x;
+    mov.u32 %r1, s;
+    mov.u32 %r2, full;
+    setp.ne.u32 %p, %t, 0;
+    @%p bra MEET;
+    mbarrier.init.shared.b64 [%r2], 1;
+    fence.proxy.async;
+    mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 64;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d], 64, [%r2];
+MEET:
+    bar.sync 0;
+AGAIN:
+    mbarrier.try_wait.parity.shared.b64 %p, [%r2], 0;
+    @!%p bra AGAIN;
+    add.u32 %r1, %r1, %t;
+    ld.shared.u8 %r1, [%r1];
     ret;
 }";
 
@@ -171,9 +221,15 @@ fn an_allocation_that_was_freed_is_found() {
 }
 
 #[test]
+fn a_copy_that_nobody_waits_for_is_found() {
+    is_found("early", "race in shared memory", "ld.shared.u8 %r1, [%r1]', line 80", "the copy is not waited for");
+    assert_eq!(run("patient", &[ON]).1, "", "it is waited for");
+}
+
+#[test]
 fn findings_can_end_the_kernel_or_the_process() {
     let failed = CUresult::CUDA_ERROR_LAUNCH_FAILED.0;
-    for kernel in ["race", "stale", "behind", "freed"] {
+    for kernel in ["race", "stale", "behind", "freed", "early"] {
         let (output, _) = run(kernel, &[("DETSHARE_SOFTGPU_CHECK", "fail")]);
         assert_eq!(codes(&output), [failed, failed], "{kernel}");
     }

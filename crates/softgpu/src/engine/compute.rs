@@ -236,9 +236,6 @@ fn new_block(launch: &Launch, index: u64) -> Cluster {
 
 /// Tells what was found in a block so far; it is a fault where that is asked for.
 fn checked(launch: &Launch, block: &mut Cluster, progress: Progress) -> Progress {
-    if let Some(instruction) = launch.kernel.unchecked_shared() {
-        check::tell_unchecked(&launch.kernel.properties.name, instruction);
-    }
     let findings = block.take_findings();
     let (Some(asked), Some(first)) = (device::settings().check, findings.first()) else { return progress };
     let place = first.words.clone();

@@ -1,6 +1,5 @@
 //! One block of a launch: its warps, its shared memory, its barriers.
 
-use super::check::{Checker, Finding};
 use super::cluster::Common;
 use super::interface::{Fault, FaultKind, Progress, Shape};
 use super::lanes::lanes_of;
@@ -39,8 +38,6 @@ pub(super) struct Surroundings {
     pub(super) stirred: bool,
     /// Whether kernels may access all bytes from an address on.
     pub(super) is_mapped: fn(u64, u64) -> bool,
-    /// None where nothing is checked.
-    pub(super) checker: Option<Box<Checker>>,
     /// None where threads may not launch anything.
     pub(super) children: Option<Arc<Children>>,
 }
@@ -145,16 +142,10 @@ impl Block {
             live: 0,
             stirred: false,
             is_mapped,
-            checker: None,
             children: None,
         };
         let threads = surroundings.threads();
         surroundings.live = threads;
-        if let Some(checks) = &kernel.program.checks {
-            let bytes = surroundings.shared.len();
-            surroundings.checker =
-                Some(Checker::new(checks, kernel.function, threads, bytes, crate::memory::whereabouts));
-        }
         let warps = (0..threads.div_ceil(32)).map(|number| {
             let lanes = match threads - number * 32 {
                 some @ 1..32 => (1 << some) - 1,
@@ -172,7 +163,7 @@ impl Block {
     pub(super) fn run(&mut self, slice: u64) -> Option<Progress> {
         let program = Arc::clone(&self.surroundings.kernel.program);
         let (mut left, mut worked) = (slice, false);
-        self.warps.iter_mut().for_each(|warp| warp.release_from_cluster(&self.surroundings.cluster));
+        self.warps.iter_mut().for_each(|warp| warp.release_from_cluster(&mut self.surroundings));
         loop {
             let (mut ran, mut gave_way) = (false, false);
             if let Some(shuffle) = &mut self.shuffle {
@@ -229,15 +220,6 @@ impl Block {
         }
     }
 
-    pub(super) fn is_checked(&self) -> bool {
-        self.surroundings.checker.is_some()
-    }
-
-    /// What the checker has found since it was last asked.
-    pub(super) fn take_findings(&mut self) -> Vec<Finding> {
-        self.surroundings.checker.as_mut().map(|checker| checker.take_findings()).unwrap_or_default()
-    }
-
     /// Instructions so far, counted once for a warp.
     pub(super) fn warp_instructions(&self) -> u64 {
         self.warps.iter().map(|warp| warp.warp_instructions).sum()
@@ -248,7 +230,7 @@ impl Block {
         let surroundings = &mut self.surroundings;
         surroundings.stirred = false;
         if surroundings.cluster.settle() {
-            self.warps.iter_mut().for_each(|warp| warp.release_from_cluster(&surroundings.cluster));
+            self.warps.iter_mut().for_each(|warp| warp.release_from_cluster(surroundings));
         }
         for number in 0..BARRIERS {
             let state = surroundings.barriers[number];
@@ -270,9 +252,9 @@ impl Block {
                 }
             };
             if open {
-                if let Some(mut checker) = surroundings.checker.take() {
+                if let Some(mut checker) = surroundings.cluster.checker.take() {
                     checker.opens(surroundings, &self.warps, number, state.threads.is_none());
-                    surroundings.checker = Some(checker);
+                    surroundings.cluster.checker = Some(checker);
                 }
                 surroundings.barriers[number] = BarrierState::default();
                 for warp in &mut self.warps {

@@ -8,33 +8,47 @@
 //! * Barriers that not all threads reach.
 //!
 //! Decode wraps the instructions that matter ([`Op::Checked`](super::op::Op)) where checks are asked for, so that
-//! nothing of this is there otherwise. Blocks are checked each on its own: races between blocks are not found.
+//! nothing of this is there otherwise. A cluster's blocks are checked together, with all that they do to each other's shared
+//! memory; races between others are not found.
 //!
 //! A copy that runs on its own (`cp.async`) is a write that is under way until its thread has waited for it (`copies`): until
 //! then whoever touches the bytes races with it, and the wait counts as the write's place in the order.
 //!
-//! Order between warps is kept as vector clocks, one entry for each warp (`clocks`); order within a warp as the last
+//! Barriers in memory (`mbarriers`) order those who wait for a phase behind those who arrived in it. What copies without threads
+//! write, and what they and the products of warp groups read (`groups`), is done by agents: it is finished for those who have
+//! waited for it, and for those who come after them. Nothing here takes time, so what a program does too early shows in that
+//! nobody has waited.
+//!
+//! Order between warps is kept as vector clocks, one entry for each warp and agent (`clocks`); order within a warp as the last
 //! time that two lanes were in step (`together`). Both err towards order: what is found is wrong, though not all that
 //! is wrong is found.
 
+mod asynchronous;
 mod clocks;
 mod copies;
+mod groups;
+mod matrix;
+mod mbarriers;
 mod shadow;
 mod together;
 mod words;
 
 use super::access::{addresses, resolve};
 use super::block::Surroundings;
+use super::cluster;
 use super::interface::Fault;
 use super::lanes::{LANES, Registers, lanes_of};
-use super::op::{Address, AtomicOp, Checked, Copy, CopyGroup, Op, Order, Rare, Space, Tensor};
+use super::op::{Address, Atomic, AtomicOp, Checked, Op, Order, Rare, Space};
 use super::program::{Program, RESERVED_SHARED};
 use super::warp::{Group, Next, Warp};
 use crate::memory::Whereabouts;
 use clocks::Clocks;
 use copies::AllCopies;
-use shadow::{Access, Problem, Shadow, Touch};
-use std::collections::{BTreeMap, HashMap};
+use core::sync::atomic::{Ordering, fence};
+use groups::{BulkCopies, Products};
+use mbarriers::Mbarriers;
+use shadow::{Access, Before, Problem, Shadow, Touch};
+use std::collections::HashMap;
 use together::Together;
 
 /// What decode knows of checked code.
@@ -42,9 +56,6 @@ use together::Together;
 pub(super) struct Checks {
     /// Function and place of each checked instruction, by its number.
     pub(super) sites: Vec<(u32, u32)>,
-    /// Kernels with an instruction that touches shared memory in a way that the checker does not follow, and that
-    /// instruction: nothing is then said of their shared memory.
-    pub(super) blind_to_shared: BTreeMap<u32, String>,
 }
 
 /// What was found.
@@ -69,17 +80,24 @@ pub(crate) struct Finding {
     pub(crate) count: u64,
 }
 
-/// The checker of one block.
+/// A place in the shared memory of a cluster's blocks: the block's rank, and the address there.
+type Place = (u32, u64);
+
+/// The checker of a cluster's blocks.
 #[derive(Debug)]
 pub(super) struct Checker {
-    shadow: Shadow,
+    /// By the block's rank.
+    shadows: Vec<Shadow>,
     clocks: Clocks,
     copies: AllCopies,
+    bulk_copies: BulkCopies,
+    products: Products,
+    mbarriers: Mbarriers,
     /// By warp.
     together: Vec<Together>,
+    warps_per_block: u32,
     /// Counts checked instructions.
     step: u32,
-    blind_to_shared: bool,
     whereabouts: fn(u64, u64) -> Whereabouts,
     findings: HashMap<(FindingKind, [u32; 2]), Finding>,
 }
@@ -87,28 +105,44 @@ pub(super) struct Checker {
 /// Who accesses memory, and with what.
 #[derive(Debug, Clone, Copy)]
 struct Accessor {
+    /// Its number in the cluster.
     warp: u32,
     site: u32,
     step: u32,
 }
 
+/// What is looked at: lanes of a warp, which are about to run an instruction.
+#[derive(Debug, Clone, Copy)]
+struct Moment<'a> {
+    program: &'a Program,
+    block: &'a Surroundings,
+    accessor: Accessor,
+}
+
+impl Moment<'_> {
+    /// The place of an address in shared memory as the block has it.
+    fn place(&self, address: u64) -> Place {
+        let (rank, within) = cluster::resolve(address, self.block.rank);
+        // There are no others.
+        (u32::try_from(rank).unwrap_or(u32::MAX), within)
+    }
+}
+
 impl Checker {
-    /// For a block of so many threads with so much shared memory.
-    pub(super) fn new(
-        checks: &Checks,
-        kernel: u32,
-        threads: u32,
-        shared: usize,
-        whereabouts: fn(u64, u64) -> Whereabouts,
-    ) -> Box<Self> {
-        let warps = threads.div_ceil(32) as usize;
+    /// For so many blocks of so many threads, each with so much shared memory.
+    pub(super) fn new(blocks: u32, threads: u32, shared: usize, whereabouts: fn(u64, u64) -> Whereabouts) -> Box<Self> {
+        let warps_per_block = threads.div_ceil(32);
+        let warps = (blocks * warps_per_block) as usize;
         Box::new(Self {
-            shadow: Shadow::new(shared),
+            shadows: (0..blocks).map(|_| Shadow::new(shared)).collect(),
             clocks: Clocks::new(warps),
             copies: AllCopies::default(),
+            bulk_copies: BulkCopies::default(),
+            products: Products::default(),
+            mbarriers: Mbarriers::default(),
             together: (0..warps).map(|_| Together::default()).collect(),
+            warps_per_block,
             step: 0,
-            blind_to_shared: checks.blind_to_shared.contains_key(&kernel),
             whereabouts,
             findings: HashMap::new(),
         })
@@ -125,9 +159,14 @@ impl Checker {
             .count += 1;
     }
 
-    /// Lanes of a warp have come to a barrier of the block.
-    pub(super) fn arrive(&mut self, barrier: usize, warp: u32) {
-        self.clocks.arrive(barrier, warp as usize);
+    /// A warp's number in the cluster.
+    fn warp(&self, rank: u32, number: u32) -> u32 {
+        rank * self.warps_per_block + number
+    }
+
+    /// Lanes of a warp have come to a barrier of their block.
+    pub(super) fn arrive(&mut self, barrier: usize, rank: u32, number: u32) {
+        self.clocks.arrive(rank, barrier, self.warp(rank, number));
     }
 
     /// A barrier of the block opens for the lanes that wait there; it is one for `all` threads, or for some.
@@ -135,17 +174,36 @@ impl Checker {
         self.step += 1;
         for warp in warps.iter().filter(|warp| warp.at_barrier[barrier] != 0) {
             self.misses(block, warps, warp, barrier, all);
-            self.clocks.pass(barrier, warp.number as usize);
-            self.together[warp.number as usize].meet(warp.at_barrier[barrier], false, self.step);
+            let (number, lanes) = (self.warp(block.rank, warp.number), warp.at_barrier[barrier]);
+            let together = &mut self.together[number as usize];
+            self.clocks.pass(block.rank, barrier, (number, lanes), together);
+            together.meet(lanes, false, self.step);
         }
-        self.clocks.close(barrier);
+        self.clocks.close(block.rank, barrier);
+    }
+
+    /// Lanes of a warp have come to the cluster's barrier, or ended: what they did is done, and nobody waits for them.
+    pub(super) fn arrive_at_cluster(&mut self, rank: u32, number: u32) {
+        self.clocks.arrive_at_cluster(self.warp(rank, number));
+    }
+
+    /// The cluster's barrier opens.
+    pub(super) fn open_cluster(&mut self) {
+        self.clocks.open_cluster();
+    }
+
+    /// Lanes go on behind the cluster's barrier.
+    pub(super) fn pass_cluster(&mut self, rank: u32, number: u32, lanes: u32) {
+        let warp = self.warp(rank, number);
+        self.clocks.pass_cluster(warp, lanes, &mut self.together[warp as usize]);
     }
 
     /// A group is about to run a checked instruction.
-    fn begin(&mut self, warp: &Warp, group: Group, site: u32) -> Accessor {
+    fn begin(&mut self, rank: u32, warp: &Warp, group: Group, site: u32) -> Accessor {
         self.step += 1;
-        self.together[warp.number as usize].meet(group.mask, group.mask == warp.alive, self.step);
-        Accessor { warp: warp.number, site, step: self.step }
+        let number = self.warp(rank, warp.number);
+        self.together[number as usize].meet(group.mask, group.mask == warp.alive, self.step);
+        Accessor { warp: number, site, step: self.step }
     }
 }
 
@@ -160,16 +218,20 @@ impl Warp {
         active: u32,
         budget: &mut u64,
     ) -> Result<Next, Box<Fault>> {
-        if let Some(mut checker) = block.checker.take() {
-            let accessor = checker.begin(self, group, checked.site);
-            checker.look(self, program, block, group, &checked.op, active, accessor);
-            if let Some(copies) = checked.copies {
-                checker.group(copies, active, accessor);
+        if let Some(mut checker) = block.cluster.checker.take() {
+            let registers = &self.frames[group.frame].registers;
+            let accessor = checker.begin(block.rank, self, group, checked.site);
+            let boxes = asynchronous::boxes(block, registers, &checked.op, active);
+            let moment = Moment { program, block, accessor };
+            checker.look(moment, registers, &checked.op, active);
+            checker.copy_boxes(moment, registers, &checked.op, &boxes);
+            if let Some(note) = checked.note {
+                checker.note(moment, note, active);
             }
-            block.checker = Some(checker);
+            block.cluster.checker = Some(checker);
         }
         // Of a matrix it is known now where it lies: a load may change what says so.
-        let matrix = self.matrix(group, &checked.op);
+        let matrix = self.matrix(group, &checked.op, active);
         match &checked.op {
             Op::Load(_) | Op::Store(_) | Op::Atomic(_) => {
                 self.access(program, block, group, &checked.op, active, budget)?;
@@ -177,21 +239,26 @@ impl Warp {
             }
             Op::Rare(_) => self.rare(program, block, group, &checked.op, active, budget),
             Op::Nop => Ok(Next::Following),
+            Op::Fence => {
+                fence(Ordering::SeqCst);
+                Ok(Next::Following)
+            }
             op => {
                 let waiting = |warp: &Self| warp.at_collective | warp.at_warp_barrier;
                 let before = waiting(self);
                 let next = self.control(program, block, group, op, active)?;
                 // They may have come from different places.
                 let met = (before | active) & !waiting(self);
-                if let Some(mut checker) = block.checker.take() {
+                if let Some(mut checker) = block.cluster.checker.take() {
                     checker.step += 1;
-                    checker.together[self.number as usize].meet(met, false, checker.step);
+                    let warp = checker.warp(block.rank, self.number);
+                    checker.together[warp as usize].meet(met, false, checker.step);
                     // It has happened once the last lane has come.
-                    if let Some((places, touch)) = matrix.filter(|_| met & active == active) {
-                        let accessor = Accessor { warp: self.number, site: checked.site, step: checker.step };
-                        checker.matrix(program, block, accessor, &places, touch);
+                    if let Some(matrix) = matrix.filter(|_| met & active == active) {
+                        let accessor = Accessor { warp, site: checked.site, step: checker.step };
+                        checker.matrix(Moment { program, block, accessor }, &matrix);
                     }
-                    block.checker = Some(checker);
+                    block.cluster.checker = Some(checker);
                 }
                 Ok(next)
             }
@@ -199,115 +266,22 @@ impl Warp {
     }
 }
 
-/// Where a lane has a part of a matrix: the lane, the space, the place there and how many bytes.
-type Place = (usize, Space, u64, u64);
-
-impl Warp {
-    /// Where a matrix lies, and what happens to it, if the instruction moves one.
-    fn matrix(&self, group: Group, op: &Op) -> Option<(Vec<Place>, Touch)> {
-        let Op::Tensor { tensor, .. } = op else { return None };
-        let touch = match **tensor {
-            Tensor::Load(_) | Tensor::LoadRows(_) => Touch::Read { strong: false },
-            Tensor::Store(_) | Tensor::StoreRows(_) => Touch::Replace,
-            _ => return None,
-        };
-        let space = tensor.space();
-        let within = |address: u64| if space == Space::Generic { resolve(address) } else { (space, address) };
-        let places = tensor.places(&self.frames[group.frame].registers).into_iter();
-        let places = places.map(|(lane, address, bytes)| {
-            let (space, address) = within(address);
-            (lane, space, address, bytes)
-        });
-        Some((places.collect(), touch))
-    }
-}
-
 impl Checker {
-    /// Parts of a matrix are read or written.
-    fn matrix(&mut self, program: &Program, block: &Surroundings, accessor: Accessor, places: &[Place], touch: Touch) {
-        for (lane, space, address, bytes) in places {
-            match space {
-                Space::Global => self.global(program, block, accessor, *lane, *address, *bytes),
-                Space::Shared => {
-                    let access = self.new_access(accessor, *lane, touch);
-                    self.shared(program, block, accessor, *lane, (*address, *bytes), (access, touch));
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Threads commit copies of theirs, or wait for them.
-    fn group(&mut self, copies: CopyGroup, active: u32, accessor: Accessor) {
-        for lane in lanes_of(active) {
-            if matches!(copies, CopyGroup::Commit | CopyGroup::WaitAll) {
-                self.copies.commit(accessor.warp, lane);
-            }
-            let at_most = match copies {
-                CopyGroup::Commit => continue,
-                CopyGroup::Wait(at_most) => at_most,
-                CopyGroup::WaitAll => 0,
-            };
-            let now = self.new_access(accessor, lane, Touch::Replace);
-            for place in self.copies.wait(accessor.warp, lane, at_most) {
-                self.shadow.arrived(place, now);
-            }
-        }
-    }
-
-    /// Threads issue copies to shared memory.
-    fn issue(
-        &mut self,
-        program: &Program,
-        block: &Surroundings,
-        registers: &Registers,
-        copy: &Copy,
-        active: u32,
-        accessor: Accessor,
-    ) {
-        let [from, to]: [[u64; LANES]; 2] = [&copy.from, &copy.to].map(|address| addresses(registers, address));
-        let ignored = copy.ignore.map_or(0, |ignore| registers.condition(ignore));
-        for lane in lanes_of(active) {
-            let number = |slot: u32| u64::from(registers.narrow[slot as usize][lane]);
-            let bytes = number(copy.bytes);
-            let read = if ignored >> lane & 1 != 0 { 0 } else { copy.read.map_or(bytes, number).min(bytes) };
-            let (space, source) =
-                if copy.from.space == Space::Generic { resolve(from[lane]) } else { (copy.from.space, from[lane]) };
-            if read > 0 && space == Space::Global {
-                self.global(program, block, accessor, lane, source, read);
-            }
-            let access = self.new_access(accessor, lane, Touch::Replace).copied();
-            self.shared(program, block, accessor, lane, (to[lane], bytes), (access, Touch::Replace));
-            self.copies.issue(accessor.warp, lane, to[lane], bytes);
-        }
-    }
-
     fn new_access(&self, accessor: Accessor, lane: usize, touch: Touch) -> Access {
-        Access::new(accessor, lane, self.clocks.now(accessor.warp as usize), touch.is_strong())
+        Access::new(accessor, lane, self.clocks.now(accessor.warp), touch.is_strong())
     }
 
-    #[allow(clippy::too_many_arguments, reason = "all that a moment of a warp is made of")]
-    fn look(
-        &mut self,
-        warp: &Warp,
-        program: &Program,
-        block: &Surroundings,
-        group: Group,
-        op: &Op,
-        active: u32,
-        accessor: Accessor,
-    ) {
-        let registers = &warp.frames[group.frame].registers;
+    fn look(&mut self, moment: Moment<'_>, registers: &Registers, op: &Op, active: u32) {
         let strong = |order: Order| order != Order::Weak;
         match op {
             Op::Load(load) => {
                 let bytes = u64::from(load.size) * load.to.len() as u64;
                 let touch = Touch::Read { strong: strong(load.order) };
-                self.access(program, block, registers, &load.address, active, bytes, accessor, |_| touch);
+                self.access(moment, registers, &load.address, active, bytes, |_| touch);
             }
             Op::Store(store) => {
                 let bytes = u64::from(store.size) * store.from.len() as u64;
-                self.access(program, block, registers, &store.address, active, bytes, accessor, |lane| {
+                self.access(moment, registers, &store.address, active, bytes, |lane| {
                     let mut value = [0; 16];
                     let parts = value.chunks_mut(store.size.into()).zip(&store.from);
                     parts.for_each(|(part, from)| {
@@ -316,32 +290,33 @@ impl Checker {
                     Touch::Write { strong: strong(store.order), value }
                 });
             }
-            Op::Atomic(atomic) => {
-                let bytes = atomic.ty.size().into();
-                let counts_on_old = atomic.op != AtomicOp::Exchange;
-                let touch = Touch::Update { reads: atomic.to.is_some(), counts_on_old };
-                self.access(program, block, registers, &atomic.address, active, bytes, accessor, |_| touch);
-            }
-            Op::Rare(rare) => {
-                if let Rare::Copy(copy) = &**rare {
-                    self.issue(program, block, registers, copy, active, accessor);
+            Op::Atomic(atomic) => self.atomic(moment, registers, atomic, active),
+            Op::Rare(rare) => match &**rare {
+                Rare::Atomics(parts) => parts.iter().for_each(|part| self.atomic(moment, registers, part, active)),
+                Rare::Atomic128(wide) => {
+                    let touch = Touch::Update { reads: true, counts_on_old: wide.expected.is_some() };
+                    self.access(moment, registers, &wide.address, active, 16, |_| touch);
                 }
-            }
+                rare => self.rare(moment, registers, rare, active),
+            },
             // The others are there for where lanes were in step.
             _ => {}
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "all that an access is made of")]
+    fn atomic(&mut self, moment: Moment<'_>, registers: &Registers, atomic: &Atomic, active: u32) {
+        let counts_on_old = atomic.op != AtomicOp::Exchange;
+        let touch = Touch::Update { reads: atomic.to.is_some(), counts_on_old };
+        self.access(moment, registers, &atomic.address, active, atomic.ty.size().into(), |_| touch);
+    }
+
     fn access(
         &mut self,
-        program: &Program,
-        block: &Surroundings,
+        moment: Moment<'_>,
         registers: &Registers,
         address: &Address,
         active: u32,
         bytes: u64,
-        accessor: Accessor,
         touch: impl Fn(usize) -> Touch,
     ) {
         let at: [u64; LANES] = addresses(registers, address);
@@ -353,82 +328,83 @@ impl Checker {
                 continue;
             }
             match space {
-                Space::Global => self.global(program, block, accessor, lane, within, bytes),
-                Space::Shared => {
-                    let touch = touch(lane);
-                    let access = self.new_access(accessor, lane, touch);
-                    self.shared(program, block, accessor, lane, (within, bytes), (access, touch));
-                }
+                Space::Global => self.global(moment, lane, within, bytes),
+                Space::Shared => self.shared(moment, lane, moment.place(within), bytes, touch(lane)),
                 _ => {}
             }
         }
     }
 
-    fn global(
-        &mut self,
-        program: &Program,
-        block: &Surroundings,
-        accessor: Accessor,
-        lane: usize,
-        address: u64,
-        bytes: u64,
-    ) {
+    fn global(&mut self, moment: Moment<'_>, lane: usize, address: u64, bytes: u64) {
         // A fault is told by itself.
-        if (self.whereabouts)(address, bytes) != Whereabouts::Outside || !(block.is_mapped)(address, bytes) {
+        if (self.whereabouts)(address, bytes) != Whereabouts::Outside || !(moment.block.is_mapped)(address, bytes) {
             return;
         }
-        let site = accessor.site;
-        self.add(FindingKind::OutsideAllocation, [site, site], || {
-            words::outside(program, block, accessor, lane, address, bytes)
-        });
+        let site = moment.accessor.site;
+        self.add(FindingKind::OutsideAllocation, [site, site], || words::outside(moment, lane, address, bytes));
     }
 
-    fn shared(
-        &mut self,
-        program: &Program,
-        block: &Surroundings,
-        accessor: Accessor,
-        lane: usize,
-        (address, bytes): (u64, u64),
-        (access, touch): (Access, Touch),
-    ) {
-        let site = accessor.site;
-        if self.blind_to_shared {
-            return;
+    /// A thread itself accesses shared memory.
+    fn shared(&mut self, moment: Moment<'_>, lane: usize, place: Place, bytes: u64, touch: Touch) {
+        let access = self.new_access(moment.accessor, lane, touch);
+        if touch.is_strong() && place.1 >= RESERVED_SHARED.into() {
+            let together = &mut self.together[moment.accessor.warp as usize];
+            self.clocks.synchronise(moment.accessor, lane, place, touch, together);
         }
+        self.touch(moment, lane, place, bytes, (access, touch));
+    }
+
+    /// A thread accesses shared memory, or has it accessed.
+    fn touch(&mut self, moment: Moment<'_>, lane: usize, place: Place, bytes: u64, (access, touch): (Access, Touch)) {
+        let Accessor { warp, site, .. } = moment.accessor;
+        let (rank, address) = place;
+        let Some(shadow) = self.shadows.get_mut(rank as usize) else { return };
         if address < RESERVED_SHARED.into() {
-            self.add(FindingKind::ReservedShared, [site, site], || {
-                words::reserved(program, block, accessor, lane, address)
-            });
+            self.add(FindingKind::ReservedShared, [site, site], || words::reserved(moment, lane, place));
             return;
         }
-        let together = &mut self.together[accessor.warp as usize];
-        if touch.is_strong() {
-            self.clocks.synchronise(accessor, lane, address, touch, together);
-        }
-        let clocks = &self.clocks;
-        let is_ordered = |earlier: &Access| {
-            if earlier.is_under_way() {
-                false
-            } else if earlier.warp() == accessor.warp {
-                earlier.lane() == lane || together.since(earlier.lane(), lane) > earlier.step()
-            } else {
-                clocks.is_before(earlier.warp() as usize, earlier.clock(), accessor.warp as usize)
+        let (clocks, together) = (&self.clocks, &self.together[warp as usize]);
+        let needs_fence = access.agent().is_some() && !touch.writes();
+        let before = |earlier: &Access| {
+            let is_before = match earlier.agent() {
+                Some(agent) => clocks.is_before(agent, earlier.clock(), warp),
+                None if earlier.is_under_way() => false,
+                None if earlier.warp() == warp => {
+                    together.is_before(earlier.lane(), (earlier.step(), earlier.clock()), lane)
+                }
+                None => clocks.is_before(earlier.warp(), earlier.clock(), warp),
+            };
+            let is_thread = earlier.agent().is_none();
+            match is_before {
+                false => Before::No,
+                true if needs_fence && is_thread && !clocks.is_fenced(earlier.warp(), earlier.clock(), warp) => {
+                    Before::Unfenced
+                }
+                true => Before::Yes,
             }
         };
-        match self.shadow.touch(address, bytes, access, touch, is_ordered) {
+        let problem = shadow.touch(address, bytes, access, touch, before);
+        // The same two instructions are one finding, whichever came first.
+        let sites = |earlier: &Access| {
+            let mut sites = [earlier.site(), site];
+            sites.sort_unstable();
+            sites
+        };
+        match problem {
             None => {}
             Some(Problem::Uninitialised(at)) => {
                 self.add(FindingKind::UninitialisedShared, [site, site], || {
-                    words::uninitialised(program, block, accessor, lane, at)
+                    words::uninitialised(moment, lane, (rank, at))
                 });
             }
             Some(Problem::Race { earlier, earlier_wrote, at }) => {
-                // The same two instructions are one finding, whichever came first.
-                let mut sites = [earlier.site(), site];
-                sites.sort_unstable();
-                self.add(FindingKind::SharedRace, sites, || {
-                    words::race(program, block, (accessor, lane, touch), (&earlier, earlier_wrote), at)
+                self.add(FindingKind::SharedRace, sites(&earlier), || {
+                    words::race(moment, (lane, touch), (&earlier, earlier_wrote), (rank, at))
+                });
+            }
+            Some(Problem::Unfenced { earlier, at }) => {
+                self.add(FindingKind::SharedRace, sites(&earlier), || {
+                    words::unfenced(moment, lane, &earlier, (rank, at))
                 });
             }
         }

@@ -3,8 +3,8 @@
 //! All blocks of a cluster are run by whoever runs the cluster, one after the other, so what they have in common needs
 //! no locks: it goes from block to block with the turn.
 
-use super::block::Block;
-use super::check::Finding;
+use super::block::{Block, Surroundings};
+use super::check::{Checker, Finding};
 use super::interface::{Fault, Progress, Shape};
 use super::lanes::lanes_of;
 use super::program::Kernel;
@@ -42,6 +42,8 @@ pub(super) struct Common {
     pub(super) arrived: u32,
     /// of those that have not ended.
     pub(super) live: u32,
+    /// None where nothing is checked.
+    pub(super) checker: Option<Box<Checker>>,
 }
 
 impl Common {
@@ -51,6 +53,9 @@ impl Common {
         if open {
             self.arrived = 0;
             self.phase = self.phase.wrapping_add(1);
+            if let Some(checker) = &mut self.checker {
+                checker.open_cluster();
+            }
         }
         open
     }
@@ -106,8 +111,11 @@ impl AtCluster {
 
 impl Warp {
     /// Lets lanes go whose cluster's barrier has opened.
-    pub(super) fn release_from_cluster(&mut self, common: &Common) {
-        let released = self.at_cluster.release(common);
+    pub(super) fn release_from_cluster(&mut self, block: &mut Surroundings) {
+        let released = self.at_cluster.release(&block.cluster);
+        if let Some(checker) = block.cluster.checker.as_mut().filter(|_| released != 0) {
+            checker.pass_cluster(block.rank, self.number, released);
+        }
         lanes_of(released).for_each(|lane| self.pc[lane] += 1);
         self.ready |= released;
     }
@@ -155,7 +163,11 @@ impl Cluster {
             })
             .collect();
         let live = blocks.iter().map(|block| block.surroundings.live).sum();
-        let mut common = Common { live, ..Common::default() };
+        let checker = kernel.program.checks.as_ref().and(blocks.first()).map(|first| {
+            let Surroundings { shared, .. } = &first.surroundings;
+            Checker::new(count, first.surroundings.threads(), shared.len(), crate::memory::whereabouts)
+        });
+        let mut common = Common { live, checker, ..Common::default() };
         if let [only] = blocks.as_mut_slice() {
             only.surroundings.cluster = core::mem::take(&mut common);
         } else {
@@ -240,13 +252,20 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn is_checked(&self) -> bool {
-        self.blocks.iter().any(Block::is_checked)
+    fn checker(&mut self) -> Option<&mut Checker> {
+        // One alone has what all have in common.
+        let common =
+            if let [only] = self.blocks.as_mut_slice() { &mut only.surroundings.cluster } else { &mut self.common };
+        common.checker.as_deref_mut()
+    }
+
+    pub(crate) fn is_checked(&mut self) -> bool {
+        self.checker().is_some()
     }
 
     /// What the checker has found since it was last asked.
     pub(crate) fn take_findings(&mut self) -> Vec<Finding> {
-        self.blocks.iter_mut().flat_map(Block::take_findings).collect()
+        self.checker().map(Checker::take_findings).unwrap_or_default()
     }
 
     /// Instructions of each block so far, counted once for a warp.

@@ -111,6 +111,9 @@ impl Warp {
         self.at_collective = 0;
         self.at_warp_barrier = 0;
         self.at_cluster.end(&mut block.cluster, lanes);
+        if let Some(checker) = &mut block.cluster.checker {
+            checker.arrive_at_cluster(block.rank, self.number);
+        }
         block.live -= lanes.count_ones();
         block.stirred = true;
     }
@@ -299,8 +302,8 @@ impl Warp {
             self.at_barrier[number as usize] |= lanes;
             self.ready &= !lanes;
         }
-        if let Some(checker) = &mut block.checker {
-            checker.arrive(number as usize, self.number);
+        if let Some(checker) = &mut block.cluster.checker {
+            checker.arrive(number as usize, block.rank, self.number);
         }
         block.stirred = true;
         Ok(())

@@ -124,13 +124,48 @@ pub(super) fn test(
     let mut over = 0;
     for lane in lanes_of(mask) {
         let state = Spot::of(r, address, lane).barrier(memory)?;
-        let odd = match phase {
-            Phase::State(slot) => State::from_bits(r.wide[slot as usize][lane]).odd,
-            Phase::Parity(slot) => r.narrow[slot as usize][lane] & 1 != 0,
-        };
-        over |= u32::from(state.odd != odd) << lane;
+        over |= u32::from(state.odd != phase.is_odd(r, lane)) << lane;
     }
     Ok(over)
+}
+
+impl MbarrierAction {
+    /// What it makes of a barrier, and what the barrier was when the thread arrived.
+    pub(super) fn apply(&self, state: &mut State, narrow: impl Fn(Slot) -> u32) -> State {
+        let mut before = *state;
+        match self {
+            Self::Init { count } => *state = State::new(narrow(*count)),
+            Self::Invalidate => *state = State::new(0),
+            Self::Expect { bytes } => state.expect(narrow(*bytes)),
+            Self::Complete { bytes } => state.complete(narrow(*bytes)),
+            Self::Arrive { count, expect, drop, .. } => {
+                let count = narrow(*count);
+                if let Some(bytes) = expect {
+                    state.expect(narrow(*bytes));
+                }
+                before = *state;
+                if *drop {
+                    state.drop(count);
+                } else {
+                    state.arrive(count);
+                }
+            }
+            // One arrival more is counted on, and comes at once.
+            Self::ArriveCopied { increments: true } => {}
+            Self::ArriveCopied { increments: false } => state.arrive(1),
+            Self::Test { .. } => {}
+        }
+        before
+    }
+}
+
+impl Phase {
+    pub(super) fn is_odd(self, r: &Registers, lane: usize) -> bool {
+        match self {
+            Self::State(slot) => State::from_bits(r.wide[slot as usize][lane]).odd,
+            Self::Parity(slot) => r.narrow[slot as usize][lane] & 1 != 0,
+        }
+    }
 }
 
 /// What changes a barrier.
@@ -143,31 +178,9 @@ pub(super) fn change(
     for lane in lanes_of(mask) {
         let spot = Spot::of(r, &barrier.address, lane);
         let mut state = spot.barrier(memory)?;
-        let narrow = |slot: Slot| r.narrow[slot as usize][lane];
-        match &barrier.action {
-            MbarrierAction::Init { count } => state = State::new(narrow(*count)),
-            MbarrierAction::Invalidate => state = State::new(0),
-            MbarrierAction::Expect { bytes } => state.expect(narrow(*bytes)),
-            MbarrierAction::Complete { bytes } => state.complete(narrow(*bytes)),
-            MbarrierAction::Arrive { state: before, count, expect, drop } => {
-                let count = narrow(*count);
-                if let Some(bytes) = expect {
-                    state.expect(narrow(*bytes));
-                }
-                let was = state.to_bits();
-                if *drop {
-                    state.drop(count);
-                } else {
-                    state.arrive(count);
-                }
-                if let Some(before) = before {
-                    r.wide[*before as usize][lane] = was;
-                }
-            }
-            // One arrival more is counted on, and comes at once.
-            MbarrierAction::ArriveCopied { increments: true } => {}
-            MbarrierAction::ArriveCopied { increments: false } => state.arrive(1),
-            MbarrierAction::Test { .. } => {}
+        let before = barrier.action.apply(&mut state, |slot| r.narrow[slot as usize][lane]);
+        if let MbarrierAction::Arrive { state: Some(to), .. } = &barrier.action {
+            r.wide[*to as usize][lane] = before.to_bits();
         }
         spot.write(memory, &state.to_bits().to_le_bytes())?;
     }

@@ -97,7 +97,7 @@ fn decode_as_asked(
         }
     }
     let mut functions: Vec<_> = bodies.into_iter().map(|body| body.function).collect();
-    let checks = check.then(|| checked::wrap(&mut functions, &reach));
+    let checks = check.then(|| checked::wrap(&mut functions));
     let program = Arc::new(Program { functions, checks, kernels: OnceLock::new() });
     let mut by_number = HashMap::new();
     for (number, properties, shared) in described {

@@ -383,11 +383,30 @@ pub(super) struct Checked {
     /// Its number among all that are checked.
     pub(super) site: u32,
     pub(super) op: Op,
-    /// What it says about copies that run on their own. They are done when they are issued, so nobody else asks.
-    pub(super) copies: Option<CopyGroup>,
+    /// What it says about what runs on its own. All of that is done when it is issued, so nobody else asks.
+    pub(super) note: Option<Note>,
 }
 
-/// `cp.async.commit_group` and what waits for groups.
+/// What an instruction says about what runs on its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Note {
+    Groups(Queue, CopyGroup),
+    /// `fence.proxy.async`
+    ProxyFence,
+}
+
+/// What is committed in groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Queue {
+    /// `cp.async`
+    Copies,
+    /// `cp.async.bulk`
+    BulkCopies,
+    /// `wgmma.mma_async`
+    Products,
+}
+
+/// `commit_group` and what waits for groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CopyGroup {
     Commit,

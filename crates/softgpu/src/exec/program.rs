@@ -41,13 +41,6 @@ pub(crate) struct Kernel {
     pub(super) shared: HashMap<u32, u32>,
 }
 
-impl Kernel {
-    /// The instruction because of which the checker says nothing of its shared memory.
-    pub(crate) fn unchecked_shared(&self) -> Option<&str> {
-        self.program.checks.as_ref()?.blind_to_shared.get(&self.function).map(String::as_str)
-    }
-}
-
 /// All functions and kernels of an image.
 #[derive(Debug, Default)]
 pub(super) struct Program {

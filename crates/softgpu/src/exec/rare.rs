@@ -30,12 +30,18 @@ impl Warp {
         let done = match &**rare {
             Rare::ClusterArrive => {
                 self.at_cluster.arrive(&mut block.cluster, active);
+                if let Some(checker) = &mut block.cluster.checker {
+                    checker.arrive_at_cluster(block.rank, self.number);
+                }
                 block.stirred = true;
                 self.set_pc(group.mask, group.pc + 1);
                 return Ok(Next::Apart);
             }
             Rare::ClusterWait => {
                 let waiting = self.at_cluster.wait(&block.cluster, active);
+                if let Some(checker) = &mut block.cluster.checker {
+                    checker.pass_cluster(block.rank, self.number, active & !waiting);
+                }
                 if waiting == 0 {
                     return Ok(Next::Following);
                 }

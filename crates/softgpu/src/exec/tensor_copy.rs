@@ -14,6 +14,60 @@ const SHARED_ALIGN: u64 = 128;
 /// Shared memory is swizzled in such units, boxes begin at them, and stores end with them.
 const UNIT: usize = 16;
 
+/// Bytes of a map.
+pub(super) const MAP_BYTES: u64 = SIZE as u64;
+
+/// What a copy moves: where the bytes lie in shared memory as the block has it, and in global memory, each place with its size.
+#[derive(Debug, Default)]
+pub(super) struct Moved {
+    pub(super) shared: Vec<(u64, u64)>,
+    pub(super) global: Vec<(u64, u64)>,
+}
+
+/// What the copy of a lane moves; nothing where it is a fault.
+pub(super) fn moved(r: &Registers, memory: &mut Memory<'_>, copy: &TensorCopy, lane: usize) -> Option<Moved> {
+    let Operands { map, start, shared, .. } = operands(r, memory, copy, lane).ok()?;
+    let size = u64::from(element_size(map.element).unwrap_or(1));
+    let width = u64::from(map.taken()[0]) * size;
+    let is_load = matches!(copy.direction, TensorDirection::Load { .. });
+    let mut moved = Moved::default();
+    for (number, row) in (0_u64..).zip(rows(&map, start)) {
+        moved.global.extend(row.inside.map(|at| (at, row.count as u64 * size)));
+        if !is_load && row.inside.is_none() {
+            continue;
+        }
+        let first = number * width;
+        for offset in (first..first + width).step_by(UNIT) {
+            let at = map.swizzle.apply(shared.at.wrapping_add(offset));
+            moved.shared.push((at, (first + width - offset).min(UNIT as u64)));
+        }
+    }
+    Some(moved)
+}
+
+/// What an instruction has for one lane.
+struct Operands {
+    map: TensorMap,
+    map_spot: Spot,
+    start: [i64; MOST_DIMENSIONS],
+    shared: Spot,
+}
+
+fn operands(r: &Registers, memory: &mut Memory<'_>, copy: &TensorCopy, lane: usize) -> Result<Operands, BadAccess> {
+    let map_spot = Spot::of(r, &copy.map, lane).aligned(MAP_ALIGN)?;
+    let map = read_map(memory, map_spot)?;
+    let shared = Spot::of(r, &copy.shared, lane).aligned(SHARED_ALIGN)?;
+    if copy.coordinates.len() != usize::from(map.dimensions) {
+        return Err(map_spot.bad(FaultKind::IllegalAddress));
+    }
+    let mut start = [0; MOST_DIMENSIONS];
+    for (start, slot) in start.iter_mut().zip(&copy.coordinates) {
+        *start = r.narrow[*slot as usize][lane].cast_signed().into();
+    }
+    check_start(&map, start, &copy.direction).ok_or(map_spot.bad(FaultKind::IllegalInstruction))?;
+    Ok(Operands { map, map_spot, start, shared })
+}
+
 fn read_map(memory: &mut Memory<'_>, spot: Spot) -> Result<TensorMap, BadAccess> {
     let mut bytes = [0; SIZE];
     spot.read(memory, &mut bytes)?;
@@ -73,17 +127,7 @@ fn fill(map: &TensorMap, size: usize) -> [u8; 8] {
 
 pub(super) fn copy(r: &Registers, memory: &mut Memory<'_>, copy: &TensorCopy, mask: u32) -> Result<(), BadAccess> {
     for lane in lanes_of(mask) {
-        let map_spot = Spot::of(r, &copy.map, lane).aligned(MAP_ALIGN)?;
-        let map = read_map(memory, map_spot)?;
-        let shared = Spot::of(r, &copy.shared, lane).aligned(SHARED_ALIGN)?;
-        if copy.coordinates.len() != usize::from(map.dimensions) {
-            return Err(map_spot.bad(FaultKind::IllegalAddress));
-        }
-        let mut start = [0; MOST_DIMENSIONS];
-        for (start, slot) in start.iter_mut().zip(&copy.coordinates) {
-            *start = r.narrow[*slot as usize][lane].cast_signed().into();
-        }
-        check_start(&map, start, &copy.direction).ok_or(map_spot.bad(FaultKind::IllegalInstruction))?;
+        let Operands { map, map_spot, start, shared } = operands(r, memory, copy, lane)?;
         match &copy.direction {
             TensorDirection::Load { signal, multicast } => {
                 let bytes = load(memory, &map, start, map_spot)?;

@@ -42,38 +42,72 @@ impl Touch {
     }
 }
 
+/// How an access is made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Manner {
+    #[default]
+    Weak,
+    /// Atomic or volatile.
+    Strong,
+    /// By a copy that its thread has not waited for: whatever comes, it may come before.
+    UnderWay,
+    /// By an agent: it has happened for those who know that the agent has finished it.
+    Agent,
+    /// The same, element by element atomic.
+    StrongAgent,
+}
+
 /// An access that was.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Access {
-    /// 0 where there was none.
+    /// That of the thread's warp, or of the agent. 0 where there was none.
     clock: u32,
+    /// The agent where there is one.
     step: u32,
     site: u32,
-    warp: u8,
+    warp: u16,
     lane: u8,
-    strong: bool,
-    /// A copy that its thread has not waited for: whatever comes, it may come before.
-    under_way: bool,
+    manner: Manner,
 }
 
 impl Access {
     pub(super) fn new(accessor: Accessor, lane: usize, clock: u32, strong: bool) -> Self {
-        let small = |number: usize| u8::try_from(number).unwrap_or_default();
-        let Accessor { warp, site, step } = accessor;
-        Self { clock, step, site, warp: small(warp as usize), lane: small(lane), strong, under_way: false }
+        let Accessor { warp, site, step, .. } = accessor;
+        let (warp, lane) = (u16::try_from(warp).unwrap_or_default(), u8::try_from(lane).unwrap_or_default());
+        Self { clock, step, site, warp, lane, manner: if strong { Manner::Strong } else { Manner::Weak } }
     }
 
     /// The same, of a copy that runs on its own.
     pub(super) fn copied(self) -> Self {
-        Self { under_way: true, ..self }
+        Self { manner: Manner::UnderWay, ..self }
+    }
+
+    /// The same, which an agent will have finished with that count.
+    pub(super) fn by(self, (agent, clock): (u32, u32)) -> Self {
+        let manner = if self.is_strong() { Manner::StrongAgent } else { Manner::Agent };
+        Self { clock, step: agent, manner, ..self }
     }
 
     pub(super) fn is_under_way(&self) -> bool {
-        self.under_way
+        self.manner == Manner::UnderWay
+    }
+
+    /// The agent that finishes it.
+    pub(super) fn agent(&self) -> Option<u32> {
+        matches!(self.manner, Manner::Agent | Manner::StrongAgent).then_some(self.step)
+    }
+
+    fn is_strong(&self) -> bool {
+        matches!(self.manner, Manner::Strong | Manner::StrongAgent)
     }
 
     fn is_some(&self) -> bool {
         self.clock != 0
+    }
+
+    /// A copy of that thread which nobody waited for.
+    fn is_under_way_of(&self, thread: &Self) -> bool {
+        self.is_under_way() && (self.warp, self.lane) == (thread.warp, thread.lane)
     }
 
     pub(super) fn clock(&self) -> u32 {
@@ -97,11 +131,21 @@ impl Access {
     }
 }
 
+/// Whether an access has happened before another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Before {
+    Yes,
+    No,
+    /// It has, but `fence.proxy.async` is missing between a thread's write and who reads without a thread.
+    Unfenced,
+}
+
 /// What is wrong with an access.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Problem {
     Uninitialised(u64),
     Race { earlier: Access, earlier_wrote: bool, at: u64 },
+    Unfenced { earlier: Access, at: u64 },
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -131,12 +175,12 @@ impl Shadow {
         bytes: u64,
         access: Access,
         touch: Touch,
-        is_ordered: impl Fn(&Access) -> bool,
+        before: impl Fn(&Access) -> Before,
     ) -> Option<Problem> {
         let mut problem = None;
         for (offset, at) in (address..address.saturating_add(bytes)).enumerate() {
             let Some(byte) = self.byte(at) else { break };
-            let found = byte.touch(at, offset, access, touch, &is_ordered);
+            let found = byte.touch(at, offset, access, touch, &before);
             problem = problem.or(found);
         }
         problem
@@ -144,11 +188,25 @@ impl Shadow {
 
     /// A thread has waited for a copy of its own: the bytes are written now.
     pub(super) fn arrived(&mut self, (address, bytes): (u64, u64), now: Access) {
+        self.of_copy(address, bytes, now, |write| Access {
+            clock: now.clock,
+            step: now.step,
+            manner: Manner::Weak,
+            ..write
+        });
+    }
+
+    /// An agent finishes a copy of a thread's.
+    pub(super) fn counted(&mut self, (address, bytes): (u64, u64), thread: Access, phase: (u32, u32)) {
+        self.of_copy(address, bytes, thread, |write| Access { manner: Manner::Weak, ..write }.by(phase));
+    }
+
+    /// Changes what a copy of that thread has written.
+    fn of_copy(&mut self, address: u64, bytes: u64, thread: Access, change: impl Fn(Access) -> Access) {
         for at in address..address.saturating_add(bytes) {
             let Some(byte) = self.byte(at) else { break };
-            let write = &mut byte.write;
-            if write.under_way && (write.warp, write.lane) == (now.warp, now.lane) {
-                *write = Access { clock: now.clock, step: now.step, under_way: false, ..*write };
+            if byte.write.is_under_way_of(&thread) {
+                byte.write = change(byte.write);
             }
         }
     }
@@ -167,20 +225,22 @@ impl Byte {
         offset: usize,
         access: Access,
         touch: Touch,
-        is_ordered: &impl Fn(&Access) -> bool,
+        before: &impl Fn(&Access) -> Before,
     ) -> Option<Problem> {
-        let conflicts =
-            |earlier: &Access| earlier.is_some() && !(earlier.strong && access.strong) && !is_ordered(earlier);
+        let may_conflict = |earlier: &Access| earlier.is_some() && !(earlier.is_strong() && access.is_strong());
+        let conflicts = |earlier: &Access| may_conflict(earlier) && before(earlier) == Before::No;
         let new_value = match touch {
             Touch::Write { value, .. } => value.get(offset).copied(),
             _ => None,
         };
         // Many may write the same: no order of theirs makes a difference.
         let same = new_value.is_some() && new_value == self.value;
-        let mut problem = None;
-        if conflicts(&self.write) && !same {
-            problem = Some(Problem::Race { earlier: self.write, earlier_wrote: true, at });
-        }
+        let of_write = if may_conflict(&self.write) { before(&self.write) } else { Before::Yes };
+        let mut problem = match of_write {
+            Before::No if !same => Some(Problem::Race { earlier: self.write, earlier_wrote: true, at }),
+            Before::Unfenced => Some(Problem::Unfenced { earlier: self.write, at }),
+            Before::Yes | Before::No => None,
+        };
         if touch.writes() {
             let read = self.reads.iter().find(|read| conflicts(read));
             if let Some(read) = read {
@@ -195,7 +255,7 @@ impl Byte {
             *self = Self { written: true, value: new_value, write: access, reads: [Access::default(); READS] };
         } else {
             // It takes the place of one that is before it, or else of the second: two of different threads stay.
-            let replaced = self.reads.iter_mut().find(|read| !read.is_some() || is_ordered(read));
+            let replaced = self.reads.iter_mut().find(|read| !read.is_some() || before(read) != Before::No);
             match replaced {
                 Some(read) => *read = access,
                 None => self.reads[READS - 1] = access,

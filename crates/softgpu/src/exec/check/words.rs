@@ -4,8 +4,8 @@ use super::super::block::Surroundings;
 use super::super::lanes::lanes_of;
 use super::super::program::{Program, RESERVED_SHARED};
 use super::super::warp::Warp;
-use super::Accessor;
 use super::shadow::{Access, Touch};
+use super::{Moment, Place};
 use crate::memory;
 
 /// Whether a barrier's instruction wants all lanes of a warp at once.
@@ -19,9 +19,33 @@ fn kernel(block: &Surroundings) -> String {
     format!("kernel {}, block ({x}, {y}, {z})", block.kernel.properties.name)
 }
 
+/// A thread of a block.
 fn thread(block: &Surroundings, warp: u32, lane: usize) -> String {
     let [x, y, z] = block.thread(warp, lane);
     format!("thread ({x}, {y}, {z})")
+}
+
+/// A thread of the cluster, by the number that its warp has there; it is said which block it is in if that is another one.
+fn thread_of_cluster(block: &Surroundings, warp: u32, lane: usize) -> String {
+    let warps = block.threads().div_ceil(32).max(1);
+    format!("{}{}", thread(block, warp % warps, lane), of_block(block, warp / warps))
+}
+
+/// What is of another block than this one.
+fn of_block(block: &Surroundings, rank: u32) -> String {
+    if rank == block.rank {
+        return String::new();
+    }
+    let size = block.shape.cluster_size();
+    let within = |rank: u32| [rank % size[0], rank / size[0] % size[1], rank / size[0] / size[1]];
+    let (own, other) = (within(block.rank), within(rank));
+    let axis = |axis: usize| block.index[axis] - own[axis] + other[axis];
+    format!(" of block ({}, {}, {})", axis(0), axis(1), axis(2))
+}
+
+/// An address in the shared memory of the cluster.
+fn shared(block: &Surroundings, (rank, address): Place) -> String {
+    format!("address {address:#x}{}", of_block(block, rank))
 }
 
 fn instruction(program: &Program, block: &Surroundings, (function, pc): (u32, u32)) -> String {
@@ -35,69 +59,66 @@ fn site(program: &Program, block: &Surroundings, number: u32) -> String {
 }
 
 /// Who, where and in which instruction.
-fn place(program: &Program, block: &Surroundings, accessor: Accessor, lane: usize) -> String {
-    let thread = thread(block, accessor.warp, lane);
+fn place(Moment { program, block, accessor }: Moment<'_>, lane: usize) -> String {
+    let thread = thread_of_cluster(block, accessor.warp, lane);
     format!("{}, {thread} in {}", kernel(block), site(program, block, accessor.site))
 }
 
-pub(super) fn outside(
-    program: &Program,
-    block: &Surroundings,
-    accessor: Accessor,
-    lane: usize,
-    address: u64,
-    bytes: u64,
-) -> String {
-    let place = place(program, block, accessor, lane);
+pub(super) fn outside(moment: Moment<'_>, lane: usize, address: u64, bytes: u64) -> String {
+    let place = place(moment, lane);
     let nearby = memory::nearby(address);
     format!("access of {bytes} bytes outside of all allocations: {place}: address {address:#x}; {nearby}")
 }
 
-pub(super) fn reserved(
-    program: &Program,
-    block: &Surroundings,
-    accessor: Accessor,
-    lane: usize,
-    address: u64,
-) -> String {
-    let place = place(program, block, accessor, lane);
-    format!("access to shared memory of the system: {place}: address {address:#x}, below {RESERVED_SHARED:#x}")
+pub(super) fn reserved(moment: Moment<'_>, lane: usize, at: Place) -> String {
+    let (place, address) = (place(moment, lane), shared(moment.block, at));
+    format!("access to shared memory of the system: {place}: {address}, below {RESERVED_SHARED:#x}")
 }
 
-pub(super) fn uninitialised(
-    program: &Program,
-    block: &Surroundings,
-    accessor: Accessor,
-    lane: usize,
-    address: u64,
+pub(super) fn uninitialised(moment: Moment<'_>, lane: usize, at: Place) -> String {
+    let (place, address) = (place(moment, lane), shared(moment.block, at));
+    format!("read of shared memory that nobody has written: {place}: {address}")
+}
+
+fn verb(wrote: bool) -> &'static str {
+    if wrote { "writes" } else { "reads" }
+}
+
+/// Two accesses to the same place.
+fn both(
+    Moment { program, block, accessor }: Moment<'_>,
+    (earlier, earlier_verb): (&Access, &str),
+    (lane, later_verb): (usize, &str),
+    at: Place,
 ) -> String {
-    let place = place(program, block, accessor, lane);
-    format!("read of shared memory that nobody has written: {place}: address {address:#x}")
+    format!(
+        "race in shared memory: {}: {} {earlier_verb} {} in {}; {} {later_verb} it in {}",
+        kernel(block),
+        thread_of_cluster(block, earlier.warp(), earlier.lane()),
+        shared(block, at),
+        site(program, block, earlier.site()),
+        thread_of_cluster(block, accessor.warp, lane),
+        site(program, block, accessor.site),
+    )
 }
 
 pub(super) fn race(
-    program: &Program,
-    block: &Surroundings,
-    (accessor, lane, touch): (Accessor, usize, Touch),
+    moment: Moment<'_>,
+    (lane, touch): (usize, Touch),
     (earlier, earlier_wrote): (&Access, bool),
-    address: u64,
+    at: Place,
 ) -> String {
-    let verb = |wrote: bool| if wrote { "writes" } else { "reads" };
-    let (earlier_verb, why) = if earlier.is_under_way() {
-        ("copies to", "the copy is not waited for")
-    } else {
-        (verb(earlier_wrote), "nothing orders the two")
+    let (earlier_verb, why) = match (earlier.is_under_way() || earlier.agent().is_some(), earlier_wrote) {
+        (true, true) => ("copies to", "the copy is not waited for"),
+        (true, false) => ("reads", "that the first is done is not waited for"),
+        (false, wrote) => (verb(wrote), "nothing orders the two"),
     };
-    format!(
-        "race in shared memory: {}: {} {} address {address:#x} in {}; {} {} it in {}; {why}",
-        kernel(block),
-        thread(block, earlier.warp(), earlier.lane()),
-        earlier_verb,
-        site(program, block, earlier.site()),
-        thread(block, accessor.warp, lane),
-        verb(touch.writes()),
-        site(program, block, accessor.site),
-    )
+    format!("{}; {why}", both(moment, (earlier, earlier_verb), (lane, verb(touch.writes())), at))
+}
+
+pub(super) fn unfenced(moment: Moment<'_>, lane: usize, earlier: &Access, at: Place) -> String {
+    let both = both(moment, (earlier, verb(true)), (lane, verb(false)), at);
+    format!("{both}; no fence.proxy.async is between the two")
 }
 
 pub(super) fn divergent(

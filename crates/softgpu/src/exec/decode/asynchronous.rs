@@ -7,8 +7,8 @@ use super::memory::{Named, atomic_op, atomic_type, has_no_effect, named_space};
 use super::modifiers::Modifiers;
 use super::operands::{exactly, nth};
 use crate::exec::op::{
-    Address, AtomicOp, Copy, Mbarrier, MbarrierAction, Op, Phase, Rare, Slot, StoreAsync, TensorCopy, TensorDirection,
-    TensorReplace,
+    Address, AtomicOp, Copy, CopyKind, Mbarrier, MbarrierAction, Op, Phase, Rare, Slot, StoreAsync, TensorCopy,
+    TensorDirection, TensorReplace,
 };
 use crate::exec::tensor_map::{Field, MOST_DIMENSIONS};
 use detshare_ptx::ScalarType;
@@ -147,7 +147,8 @@ impl Builder<'_> {
         }
         let (to, from) = (self.address(nth(i, 0)?, to)?, self.address(nth(i, 1)?, from)?);
         let bytes = self.source(nth(i, 2)?, WORD)?;
-        rare(Rare::Copy(Copy { to, from, bytes, read, ignore, align, reduction: None, signal: None, multicast: None }))
+        let (kind, reduction, signal, multicast) = (CopyKind::Small, None, None, None);
+        rare(Rare::Copy(Copy { kind, to, from, bytes, read, ignore, align, reduction, signal, multicast }))
     }
 
     fn bulk_copy(&mut self, i: &Instruction, m: &mut Modifiers<'_>, reduces: bool) -> Decoded<Op> {
@@ -173,8 +174,8 @@ impl Builder<'_> {
             false => None,
         };
         let multicast = if multicast { Some(self.block_mask(nth(i, 4)?)?) } else { None };
-        let align = BULK_ALIGN;
-        rare(Rare::Copy(Copy { to, from, bytes, read: None, ignore: None, align, reduction, signal, multicast }))
+        let (kind, align, read, ignore) = (CopyKind::Bulk, BULK_ALIGN, None, None);
+        rare(Rare::Copy(Copy { kind, to, from, bytes, read, ignore, align, reduction, signal, multicast }))
     }
 
     /// The blocks of a multicast, one bit each.
@@ -242,9 +243,9 @@ impl Builder<'_> {
             let [to_operand, from_operand, size] = exactly(i)?;
             let (to, from) = (self.address(to_operand, to)?, self.address(from_operand, from)?);
             let bytes = self.source(size, WORD)?;
-            let align = BULK_ALIGN;
+            let (kind, align) = (CopyKind::Map, BULK_ALIGN);
             let (read, ignore, reduction, signal, multicast) = (None, None, None, None, None);
-            return rare(Rare::Copy(Copy { to, from, bytes, read, ignore, align, reduction, signal, multicast }));
+            return rare(Rare::Copy(Copy { kind, to, from, bytes, read, ignore, align, reduction, signal, multicast }));
         }
         if !(m.take("replace") && m.take("tile")) {
             return Err(Refusal::Unsupported);

@@ -1,56 +1,25 @@
 //! Code that is checked while it runs.
 
-use super::Reach;
 use crate::exec::check::Checks;
-use crate::exec::op::{Checked, CopyGroup, Instruction, Op, Rare, Space, Tensor};
+use crate::exec::op::{Checked, CopyGroup, Instruction, Note, Op, Queue, Rare, Tensor};
 use crate::exec::program::Function;
 use std::collections::BTreeMap;
 
-/// What touches shared memory, or orders accesses to it, in ways that the checker does not follow: copies that are counted by
-/// barriers in memory, such barriers, matrices that are multiplied where they lie, and the shared memory of a cluster.
-const UNSEEN: [&str; 11] = [
-    "cp.async.bulk.",
-    "cp.async.mbarrier.",
-    "cp.reduce.",
-    "mbarrier.",
-    "wgmma.",
-    "st.async.",
-    "red.async.",
-    "barrier.cluster.",
-    "mapa.",
-    "multimem.",
-    "tensormap.",
-];
-
 /// Has the checker see every instruction that it wants to see.
-pub(super) fn wrap(functions: &mut [Function], reach: &[Reach]) -> Checks {
-    let unseen: Vec<Option<String>> = functions.iter().map(unseen).collect();
+pub(super) fn wrap(functions: &mut [Function]) -> Checks {
     let mut checks = Checks::default();
-    for (kernel, reach) in (0u32..).zip(reach) {
-        let first = reach.functions.iter().find_map(|number| unseen.get(*number as usize)?.clone());
-        checks.blind_to_shared.extend(first.map(|instruction| (kernel, instruction)));
-    }
     for (number, function) in (0u32..).zip(functions) {
-        let groups = copy_groups(function);
+        let notes = notes(function);
         for (pc, instruction) in (0u32..).zip(&mut function.code) {
-            let copies = groups.get(&pc).copied();
-            if copies.is_some() || is_seen(&instruction.op) {
+            let note = notes.get(&pc).copied();
+            if note.is_some() || is_seen(&instruction.op) {
                 let site = u32::try_from(checks.sites.len()).unwrap_or(u32::MAX);
                 checks.sites.push((number, pc));
-                wrap_one(instruction, site, copies);
+                wrap_one(instruction, site, note);
             }
         }
     }
     checks
-}
-
-/// The first instruction of a function that the checker does not follow, for people.
-fn unseen(function: &Function) -> Option<String> {
-    (0u32..).zip(&function.code).find_map(|(pc, _)| {
-        let opcode = words(function, pc).next()?;
-        let is_unseen = UNSEEN.iter().any(|unseen| opcode.starts_with(unseen));
-        is_unseen.then(|| function.described(pc, &function.name))
-    })
 }
 
 /// An instruction's words without its guard.
@@ -58,38 +27,54 @@ fn words(function: &Function, pc: u32) -> impl Iterator<Item = &str> {
     function.text(pc).0.split_whitespace().filter(|word| !word.starts_with('@'))
 }
 
-/// Where a function commits copies that run on their own, and waits for them. Decoding leaves nothing of it but the text.
-fn copy_groups(function: &Function) -> BTreeMap<u32, CopyGroup> {
-    let group = |pc: u32| {
-        let mut words = words(function, pc);
-        Some(match words.next()? {
-            "cp.async.commit_group" => CopyGroup::Commit,
-            "cp.async.wait_group" => CopyGroup::Wait(words.next()?.parse().ok()?),
-            "cp.async.wait_all" => CopyGroup::WaitAll,
-            _ => return None,
-        })
-    };
-    let nothing = (0u32..).zip(&function.code).filter(|(_, instruction)| matches!(instruction.op, Op::Nop));
-    nothing.filter_map(|(pc, _)| Some((pc, group(pc)?))).collect()
+/// Where a function groups what runs on its own, waits for it, or has it see what threads wrote. Decoding leaves nothing of it
+/// but the text.
+fn notes(function: &Function) -> BTreeMap<u32, Note> {
+    let is_nothing = |op: &Op| matches!(op, Op::Nop | Op::Fence);
+    let nothing = (0u32..).zip(&function.code).filter(|(_, instruction)| is_nothing(&instruction.op));
+    nothing.filter_map(|(pc, _)| Some((pc, note(words(function, pc))?))).collect()
 }
 
-/// Accesses, and where lanes of a warp wait for each other.
+fn note<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Note> {
+    let opcode = words.next()?;
+    let mut at_most = || Some(CopyGroup::Wait(words.next()?.parse().ok()?));
+    let (queue, step) = match opcode {
+        "cp.async.commit_group" => (Queue::Copies, CopyGroup::Commit),
+        "cp.async.wait_group" => (Queue::Copies, at_most()?),
+        "cp.async.wait_all" => (Queue::Copies, CopyGroup::WaitAll),
+        "cp.async.bulk.commit_group" => (Queue::BulkCopies, CopyGroup::Commit),
+        // What they write to is not in shared memory.
+        "cp.async.bulk.wait_group" | "cp.async.bulk.wait_group.read" => (Queue::BulkCopies, at_most()?),
+        "wgmma.commit_group.sync.aligned" => (Queue::Products, CopyGroup::Commit),
+        "wgmma.wait_group.sync.aligned" => (Queue::Products, at_most()?),
+        fence if fence.starts_with("fence.proxy.async") && !fence.contains(".global") => return Some(Note::ProxyFence),
+        _ => return None,
+    };
+    Some(Note::Groups(queue, step))
+}
+
+/// Accesses, what orders them, and where lanes of a warp wait for each other.
 fn is_seen(op: &Op) -> bool {
     match op {
         Op::Load(_) | Op::Store(_) | Op::Atomic(_) | Op::WarpBarrier { .. } => true,
         Op::Collective { members, .. } => members.is_some(),
-        Op::Tensor { tensor, .. } => {
-            matches!(**tensor, Tensor::Load(_) | Tensor::Store(_) | Tensor::LoadRows(_) | Tensor::StoreRows(_))
-        }
-        // Those that no barrier counts.
-        Op::Rare(rare) => {
-            matches!(&**rare, Rare::Copy(copy) if copy.signal.is_none() && copy.to.space == Space::Shared)
-        }
+        Op::Tensor { tensor, .. } => match **tensor {
+            Tensor::Load(_) | Tensor::Store(_) | Tensor::LoadRows(_) | Tensor::StoreRows(_) => true,
+            Tensor::GroupMultiply(_) => true,
+            Tensor::Multiply(_) | Tensor::QuadMultiply(_) | Tensor::Transpose { .. } => false,
+        },
+        Op::Rare(rare) => match **rare {
+            Rare::Mbarrier(_) | Rare::Copy(_) | Rare::TensorCopy(_) | Rare::TensorReplace(_) => true,
+            Rare::StoreAsync(_) | Rare::Atomics(_) | Rare::Atomic128(_) => true,
+            Rare::ClusterArrive | Rare::ClusterWait | Rare::MapAddress { .. } | Rare::BlockRank { .. } => false,
+            Rare::InOwnShared { .. } | Rare::PendingCount { .. } => false,
+            Rare::Allocate { .. } | Rare::StackSave { .. } | Rare::StackRestore { .. } => false,
+        },
         _ => false,
     }
 }
 
-fn wrap_one(instruction: &mut Instruction, site: u32, copies: Option<CopyGroup>) {
+fn wrap_one(instruction: &mut Instruction, site: u32, note: Option<Note>) {
     let op = core::mem::replace(&mut instruction.op, Op::Nop);
-    instruction.op = Op::Checked(Box::new(Checked { site, op, copies }));
+    instruction.op = Op::Checked(Box::new(Checked { site, op, note }));
 }

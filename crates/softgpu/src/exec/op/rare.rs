@@ -102,9 +102,21 @@ pub(in crate::exec) enum Phase {
     Parity(Slot),
 }
 
+/// Which instruction a copy is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::exec) enum CopyKind {
+    /// `cp.async`
+    Small,
+    /// `cp.async.bulk` and `cp.reduce.async.bulk`
+    Bulk,
+    /// `tensormap.cp_fenceproxy`
+    Map,
+}
+
 /// Bytes from one place to another. It is done when it is issued.
 #[derive(Debug, Clone)]
 pub(in crate::exec) struct Copy {
+    pub(in crate::exec) kind: CopyKind,
     pub(in crate::exec) to: Address,
     pub(in crate::exec) from: Address,
     /// How many bytes are written.

@@ -100,6 +100,35 @@ fn lines(
     Ok(values)
 }
 
+/// Where the 16 bytes lie that [`lines`] takes elements from.
+fn chunks(descriptor: Descriptor, along_k: bool, element: Element, first: usize, [count, k]: [usize; 2]) -> Vec<usize> {
+    let per_chunk = CORE_BYTES * 8 / element.bits();
+    if along_k {
+        let line = |number| (0..k.div_ceil(per_chunk)).map(move |chunk| descriptor.along_k(number, chunk));
+        (first..first + count).flat_map(line).collect()
+    } else {
+        let chunk = |number| (0..k).map(move |column| descriptor.across_k(number, column));
+        (first / per_chunk..(first + count).div_ceil(per_chunk)).flat_map(chunk).collect()
+    }
+}
+
+impl GroupMultiply {
+    /// What the warp with that number reads of shared memory: the lane whose descriptors count, the address and how many bytes.
+    pub(in crate::exec) fn places(&self, r: &Registers, warp: u32, lanes: u32) -> Vec<(usize, u64, u64)> {
+        let leader = (lanes.trailing_zeros() as usize).min(31);
+        let chunks = |described: Described, element: Element, first: usize, size: [usize; 2]| {
+            let descriptor = Descriptor::new(r.wide[described.descriptor as usize][leader]);
+            chunks(descriptor, described.along_k, element, first, size)
+        };
+        let mut places = chunks(self.b, self.b_element, 0, [self.d.columns, self.k]);
+        if let GroupSource::Shared(described) = &self.a {
+            let first = warp as usize % WARPS * ROWS;
+            places.extend(chunks(*described, self.a_element, first, [ROWS, self.a_columns]));
+        }
+        places.into_iter().map(|at| (leader, at as u64, CORE_BYTES as u64)).collect()
+    }
+}
+
 fn transposed(values: &Values) -> Values {
     let mut result = Values::new(values.element, values.columns, values.rows);
     for row in 0..values.rows {

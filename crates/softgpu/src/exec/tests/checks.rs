@@ -1,5 +1,7 @@
 //! What the checker finds, and what it does not.
 
+mod asynchronous;
+
 use super::super::{Finding, FindingKind};
 use super::*;
 use crate::memory;
@@ -10,11 +12,20 @@ fn findings_with(body: &str, threads: u32, parameters: &[u64; 2]) -> (Vec<Findin
     let source =
         module(&format!(".shared .align 16 .b8 s[1024]; mov.u32 %r99, s; mad.lo.u32 %r98, %t, 4, %r99;\n{body}"));
     let image = decoded(&[&source], true).unwrap_or_else(|error| panic!("{error}\n{source}"));
-    let mut block = block(&image.kernels["k"], &shape([1; 3], [threads, 1, 1], 0, parameters), [0; 3]);
-    let fault = match block.run(SLICE) {
-        Progress::Finished => None,
-        Progress::Fault(fault) => Some(fault),
-        progress => panic!("{progress:?}"),
+    findings_of(&image, &shape([1; 3], [threads, 1, 1], 0, parameters))
+}
+
+/// What is found in the first block or cluster of a kernel.
+fn findings_of(image: &Image, shape: &Arc<Shape>) -> (Vec<Finding>, Option<Fault>) {
+    let mut block = block(&image.kernels["k"], shape, [0; 3]);
+    let mut turns = 0..1000;
+    let fault = loop {
+        match block.run(SLICE) {
+            Progress::Finished => break None,
+            Progress::Fault(fault) => break Some(fault),
+            Progress::Idle => assert!(turns.next().is_some(), "the kernel waits for ever"),
+            Progress::Yielded => panic!("the kernel does not end"),
+        }
     };
     let mut findings = block.take_findings();
     findings.sort_by_key(|finding| finding.sites);
@@ -269,18 +280,4 @@ fn matrices_are_stored_and_loaded() {
     assert_eq!(found, []);
     let both = findings(whole);
     assert_eq!(both.iter().map(|finding| finding.kind).collect::<Vec<_>>(), [FindingKind::SharedRace], "{both:?}");
-}
-
-#[test]
-fn what_the_checker_does_not_follow_is_left_alone() {
-    let source = module(
-        ".shared .align 16 .b8 s[64]; mov.u32 %r1, s; ld.shared.u32 %r2, [%r1];
-        mbarrier.init.shared.b64 [%r1], 16;",
-    );
-    let other = source.replace(".entry k", ".entry other").replace("mbarrier.init.shared.b64 [%r1], 16;", "");
-    let body = other.split_once(".visible").map(|(_, kernel)| format!(".visible{kernel}")).unwrap();
-    let image = decoded(&[&format!("{source}{body}")], true).unwrap();
-    let instruction = image.kernels["k"].unchecked_shared().expect("it has a barrier in memory");
-    assert!(instruction.contains("'mbarrier.init.shared.b64 [%r1], 16', line 10"), "{instruction}");
-    assert_eq!(image.kernels["other"].unchecked_shared(), None);
 }
