@@ -95,6 +95,20 @@ fn may_be_wanted(settings: &Settings) -> bool {
     tenant::membership().is_some_and(|membership| is_asked_for() || membership.is_awaited())
 }
 
+/// Whether nobody can know yet if what was looked at is to have versions.
+fn is_undecided() -> bool {
+    let is_awaited = || tenant::membership().is_some_and(tenant::Membership::is_awaited);
+    settings::get().forced().is_none() && tenant::entry().is_none() && is_awaited()
+}
+
+/// The daemon has said for the first time what this process may do, or it is known that there is none.
+pub(crate) fn daemon_answered() {
+    if !is_wanted() {
+        source::forget_images();
+    }
+    prepared::decide();
+}
+
 /// The program has loaded a module or a library.
 pub(crate) fn loaded(handle: usize, origin: Origin<'_>) {
     if is_wanted() {
