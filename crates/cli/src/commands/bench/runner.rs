@@ -9,7 +9,7 @@ use super::kept::Kept;
 use super::measured::Measured;
 use super::mps::Mps;
 use super::output::Output;
-use super::own_daemon::{Configuration, OwnDaemon, OwnDaemonError};
+use super::own_daemon::{Configuration, ExpectedTenants, OwnDaemon, OwnDaemonError};
 use super::records::{self, Record};
 use super::replay::Replay;
 use super::sampler::{self, Sample, TenantSeen};
@@ -287,13 +287,21 @@ impl<'a> Runner<'a> {
             command.args(program.arguments(schedule, replay, &files));
             started.push(Measured::start(program, files, &folder, &mut command)?);
         }
-        let check = |started: &[Measured]| match ground {
+        let mut expected: Option<ExpectedTenants> = None;
+        let missing = |started: &[Measured]| match ground {
             Ground::Mps(mps) => {
                 let clients: Vec<_> = started.iter().map(|one| (one.program.name, one.pid())).collect();
-                Ok(mps.expect_clients(&clients)?)
+                mps.expect_clients(&clients)?;
+                Ok(Vec::new())
             }
-            Ground::Daemon(daemon) => Ok(daemon.expect_tenants(started.iter().map(|one| one.program.name))?),
-            Ground::Bare => Ok(()),
+            Ground::Daemon(daemon) => {
+                let expected = match &mut expected {
+                    Some(expected) => expected,
+                    None => expected.insert(daemon.expect_tenants(started.iter().map(|one| one.program.name))?),
+                };
+                Ok(expected.look()?.to_vec())
+            }
+            Ground::Bare => Ok(Vec::new()),
         };
         let turn = |level: f64| match (ground, arm.way) {
             (Ground::Daemon(daemon), Way::DetShare { policy }) => {
@@ -307,7 +315,7 @@ impl<'a> Runner<'a> {
             schedule,
             patience: if replays.is_empty() { session::PATIENCE } else { session::PATIENCE_FOR_ALL },
         };
-        let done = session.run(started, check, turn)?;
+        let done = session.run(started, missing, turn)?;
         if let Way::Fixed { width } = arm.way {
             for program in programs {
                 expect_lane(program, self.fixed_lane(program, width), &folder.join(program.name))?;

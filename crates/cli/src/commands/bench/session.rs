@@ -82,16 +82,16 @@ pub(crate) struct Done {
 }
 
 impl Session<'_> {
-    /// Runs the programs, which were started. `check` is called when all are set up, and `turn` to turn the dial to
-    /// a level.
+    /// Runs the programs, which were started. `missing` is asked when all are set up, until it names no program that does not share
+    /// the GPU yet as it should; `turn` is called to turn the dial to a level.
     pub(crate) fn run(
         &self,
         mut programs: Vec<Measured>,
-        check: impl FnOnce(&[Measured]) -> Result<(), SessionError>,
+        missing: impl FnMut(&[Measured]) -> Result<Vec<&'static str>, SessionError>,
         turn: impl FnMut(f64) -> Result<(), SessionError>,
     ) -> Result<Done, SessionError> {
         self.set_up(&mut programs)?;
-        check(&programs)?;
+        self.gather(&mut programs, missing)?;
         let watch = Watch::start()?;
         programs.iter().try_for_each(Measured::begin)?;
         let windows = self.work(&mut programs, turn)?;
@@ -114,6 +114,27 @@ impl Session<'_> {
             self.pause()?;
         }
         Ok(())
+    }
+
+    /// Until no program is missing.
+    fn gather(
+        &self,
+        programs: &mut [Measured],
+        mut missing: impl FnMut(&[Measured]) -> Result<Vec<&'static str>, SessionError>,
+    ) -> Result<(), SessionError> {
+        loop {
+            let missing = missing(programs)?;
+            if missing.is_empty() {
+                return Ok(());
+            }
+            for program in programs.iter_mut() {
+                let name = program.program.name;
+                if program.has_ended()? && missing.contains(&name) {
+                    return Err(OwnDaemonError::NoTenant { program: name.to_string() }.into());
+                }
+            }
+            self.pause()?;
+        }
     }
 
     /// Until there is nothing to measure any more; returns when each stretch was.
