@@ -209,9 +209,13 @@ fn without_a_gpu_what_to_do_is_said() {
 #[test]
 fn what_does_not_fit_into_the_limit_is_left_out() {
     let bench = BenchStage::new();
-    let ended = bench.bench("small", &["--seconds", "60", "--limit", "5s", "--arms", "alone"]);
-    assert_eq!(ended.code, Some(2), "{}{}", ended.stdout, ended.stderr);
-    assert!(ended.stdout.contains("alone: no time is left for it: raise --limit"), "{}", ended.stdout);
+    for seconds in [&["--seconds", "60"][..], &[]] {
+        let ended = bench.bench("small", &[&["--limit", "5s", "--arms", "alone"], seconds].concat());
+        assert_eq!(ended.code, Some(2), "{}{}", ended.stdout, ended.stderr);
+        assert!(ended.stdout.contains("alone: no time is left for it: raise --limit"), "{}", ended.stdout);
+        assert!(!ended.stdout.contains("were measured for less"), "it was not measured at all: {}", ended.stdout);
+        std::fs::remove_dir_all(bench.stage.path("out")).unwrap();
+    }
     assert!(bench.log().is_empty(), "nothing was started");
 }
 

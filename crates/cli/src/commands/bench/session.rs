@@ -10,6 +10,7 @@ use super::mps::MpsError;
 use super::output::Output;
 use super::own_daemon::OwnDaemonError;
 use super::process::PAUSE;
+use super::records::RecordsError;
 use super::schedule::Schedule;
 use super::unrest::{Seen, Watch};
 use crate::program::Signals;
@@ -53,6 +54,10 @@ pub(crate) enum SessionError {
     NoWindow,
     #[error("{program} left no record of what it launched: see what DETSHARE_LOG=1 says of it under `detshare run`")]
     NoRecord { program: &'static str },
+    #[error(transparent)]
+    Records(#[from] RecordsError),
+    #[error("a record was full before the programs were at work at the same time: launches come too fast for it")]
+    ShortRecord,
     #[error("cut short by --limit: raise it, or lower --seconds")]
     Limit,
     /// We were asked to end.
