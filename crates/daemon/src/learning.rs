@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) const MOST_GPUS: usize = 16;
 /// Kernels that one tenant may show for the first time between two times of saving. A program that has more than that
 /// at once is known in full the time after.
-const MOST_NEW: usize = 1_024;
+pub(crate) const MOST_NEW: usize = 1_024;
 
 /// What was seen of one tenant.
 #[derive(Debug)]
@@ -110,8 +110,9 @@ fn save_one(store: &Store, gpu: &Gpu, seen: &Profiles) -> Result<(), ProfilesErr
     }
     let mut profiles = loaded.into_profiles();
     profiles.merge(seen);
-    profiles.forget_least();
+    // In that order: what is new counts for this time, too.
     profiles.count_save(seen);
+    profiles.forget_least_beside(seen);
     store.save(gpu, &profiles)
 }
 
@@ -122,6 +123,29 @@ mod tests {
     fn notes(identities: std::ops::Range<u64>) -> Vec<KernelNote> {
         let note = |identity| KernelNote { identity, name: "k".to_string(), widths: vec![(132, 1, 1), (200, 1, 1)] };
         identities.map(note).collect()
+    }
+
+    /// Others have been there for long, and nobody uses them now.
+    #[test]
+    fn a_new_kernel_is_kept_in_a_full_file_too() {
+        const FULL: u64 = 16_384;
+        let place = tempfile::tempdir().unwrap();
+        let store = Store::new(place.path().to_path_buf());
+        let gpu = Gpu { model: "NVIDIA H200".to_string(), driver: "580.82.07".to_string() };
+        let mut full = Profiles::new(&gpu);
+        full.kernels.extend(notes(1..FULL + 1).iter().map(KernelProfile::of));
+        full.kernels.values_mut().for_each(|kernel| kernel.saves = 50);
+        store.save(&gpu, &full).unwrap();
+        for saves in 1..=2 {
+            let mut learnt = Learnt::default();
+            let (gpu, kernels) = (gpu.clone(), notes(FULL + 1..FULL + 2));
+            let (new, _) = KernelProfile::of(&kernels[0]);
+            learnt.add(Seen { gpu: gpu.clone(), name: "new".to_string(), tenant: TenantProfile::default(), kernels });
+            assert_eq!(learnt.save(&store), 1);
+            let known = store.load(&gpu).unwrap().into_profiles().kernels;
+            assert_eq!(known.get(&new).map(|kernel| kernel.saves), Some(saves));
+            assert_eq!(known.len() as u64, FULL);
+        }
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //! format, is set aside and begun again: profiles can always be measured again.
 //!
 //! What stands here was said by tenants. What one says counts little: a file that is full forgets first what was there at the
-//! fewest times of saving, whatever numbers came with it; and everything has a bound, so that no file grows beyond what is read.
+//! fewest times of saving, whatever numbers came with it; only a small part of it is for what is in use now, so that what is new
+//! can come to be known at all. And everything has a bound, so that no file grows beyond what is read.
 
 mod disk;
 
@@ -18,10 +19,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The format of the files; one of another number is set aside.
-pub const FORMAT: u32 = 2;
+///
+/// Also raised when kernels are told apart otherwise than before: nobody would ask for what is known of them any more.
+pub const FORMAT: u32 = 3;
 
 /// Kernels that a file holds at most; a program has hundreds, or a few thousand.
 const MOST_KERNELS: usize = 16_384;
+/// As many of them need not have been there at more times of saving than others, if they are in use: what one tenant may show for
+/// the first time between two times of saving.
+const MOST_NEWCOMERS: usize = crate::learning::MOST_NEW;
 /// Names of tenants that a file holds at most.
 const MOST_TENANTS: usize = 1_024;
 /// What was seen before counts as no more than so many, so that a program that has changed is believed in the end.
@@ -140,8 +146,15 @@ impl Profiles {
 
     /// Keeps as much as a file holds: what has most behind it.
     pub fn forget_least(&mut self) {
-        keep_most(&mut self.kernels, MOST_KERNELS, KernelProfile::weight);
-        keep_most(&mut self.tenants, MOST_TENANTS, TenantProfile::weight);
+        keep_most(&mut self.kernels, MOST_KERNELS, KernelProfile::weight, NOBODY_FIRST);
+        keep_most(&mut self.tenants, MOST_TENANTS, TenantProfile::weight, NOBODY_FIRST);
+    }
+
+    /// The same, but for some places, which what was seen this time has before what was not.
+    pub fn forget_least_beside(&mut self, seen: &Self) {
+        let is_seen = |kernel: &str| seen.kernels.contains_key(kernel);
+        keep_most(&mut self.kernels, MOST_KERNELS, KernelProfile::weight, (MOST_NEWCOMERS, is_seen));
+        keep_most(&mut self.tenants, MOST_TENANTS, TenantProfile::weight, NOBODY_FIRST);
     }
 
     /// What was seen this time counts for one more time of saving; in a full file what was not counts for one less, so that
@@ -163,14 +176,24 @@ impl Profiles {
     }
 }
 
-fn keep_most<V, W: Ord>(map: &mut BTreeMap<String, V>, most: usize, weight: impl Fn(&V) -> W) {
-    let excess = map.len().saturating_sub(most);
-    if excess > 0 {
-        let mut weighed: Vec<_> = map.iter().map(|(key, value)| (weight(value), key.clone())).collect();
-        weighed.sort_unstable();
-        weighed.truncate(excess);
-        weighed.iter().for_each(|(_, key)| _ = map.remove(key));
+/// No places for those who go before others.
+const NOBODY_FIRST: (usize, fn(&str) -> bool) = (0, |_| false);
+
+/// Keeps the heaviest, and in as many of the last places those that go before others whatever they weigh.
+fn keep_most<V, W: Ord>(
+    map: &mut BTreeMap<String, V>,
+    most: usize,
+    weight: impl Fn(&V) -> W,
+    (last_places, goes_before): (usize, impl Fn(&str) -> bool),
+) {
+    if map.len() <= most {
+        return;
     }
+    let mut weighed: Vec<_> = map.iter().map(|(key, value)| (weight(value), key.clone())).collect();
+    weighed.sort_unstable_by(|one, other| other.cmp(one));
+    let mut rest = weighed.split_off(most - last_places);
+    rest.sort_by_key(|(_, key)| !goes_before(key));
+    rest.iter().skip(last_places).for_each(|(_, key)| _ = map.remove(key));
 }
 
 fn merge_widths<V: Copy>(

@@ -21,6 +21,7 @@ mod conduct;
 mod control;
 mod forced;
 mod loaded;
+mod options;
 mod packed;
 mod parts;
 mod persistent;
@@ -95,6 +96,20 @@ fn may_be_wanted(settings: &Settings) -> bool {
     tenant::membership().is_some_and(|membership| is_asked_for() || membership.is_awaited())
 }
 
+/// Whether nobody can know yet if what was looked at is to have versions.
+fn is_undecided() -> bool {
+    let is_awaited = || tenant::membership().is_some_and(tenant::Membership::is_awaited);
+    settings::get().forced().is_none() && tenant::entry().is_none() && is_awaited()
+}
+
+/// The daemon has said for the first time what this process may do, or it is known that there is none.
+pub(crate) fn daemon_answered() {
+    if !is_wanted() {
+        source::forget_images();
+    }
+    prepared::decide();
+}
+
 /// The program has loaded a module or a library.
 pub(crate) fn loaded(handle: usize, origin: Origin<'_>) {
     if is_wanted() {
@@ -119,38 +134,13 @@ pub(crate) fn cache_config_changed(function: CUfunction, config: CUfunc_cache) {
 
 pub(crate) use source::{link_added, link_completed, link_created, link_destroyed};
 
-/// Options of the compiler that do not change what it makes.
-const HARMLESS: [CUjit_option; 11] = [
-    CUjit_option::CU_JIT_WALL_TIME,
-    CUjit_option::CU_JIT_INFO_LOG_BUFFER,
-    CUjit_option::CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
-    CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
-    CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-    CUjit_option::CU_JIT_TARGET_FROM_CUCONTEXT,
-    CUjit_option::CU_JIT_LOG_VERBOSE,
-    CUjit_option::CU_JIT_GENERATE_LINE_INFO,
-    CUjit_option::CU_JIT_CACHE_MODE,
-    CUjit_option::CU_JIT_FALLBACK_STRATEGY,
-    CUjit_option::CU_JIT_MAX_REGISTERS,
-];
-
 /// Whether a version would be compiled as the original was.
 ///
 /// # Safety
-/// There are so many options, and as many values.
+/// There are so many options, and as many values; of none, the pointers may be anything.
 pub(crate) unsafe fn are_harmless(options: *const CUjit_option, values: *const *mut c_void, count: c_uint) -> bool {
-    if options.is_null() || values.is_null() {
-        return count == 0;
-    }
     // SAFETY: the caller's promise.
-    let options = unsafe { core::slice::from_raw_parts(options, count as usize) };
-    // SAFETY: likewise.
-    let values = unsafe { core::slice::from_raw_parts(values, count as usize) };
-    let is_this_gpu = |value: &*mut c_void| value.addr() == source::architecture() as usize;
-    let is_harmless = |(option, value): (&CUjit_option, _)| {
-        HARMLESS.contains(option) || (*option == CUjit_option::CU_JIT_TARGET && is_this_gpu(value))
-    };
-    options.iter().zip(values).all(is_harmless)
+    unsafe { options::are_harmless(options, values, count, source::architecture) }
 }
 
 /// Attributes of a function that programs set and launches depend on.

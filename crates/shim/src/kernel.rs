@@ -363,7 +363,8 @@ impl Shape {
             [config.blockDimX, config.blockDimY, config.blockDimZ],
             config.sharedMemBytes,
         );
-        if config.attrs.is_null() {
+        // Of none, the pointer may be anything.
+        if config.attrs.is_null() || config.numAttrs == 0 {
             return shape;
         }
         // SAFETY: the caller's promise.

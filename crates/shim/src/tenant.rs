@@ -4,7 +4,7 @@
 //! is gone. Nobody waits for it for long: without a daemon everything runs as if this process were alone. All pages are
 //! mapped at places that stay for as long as the process lives, so threads that launch read them without asking anybody.
 
-use crate::block_level::BlockLevel;
+use crate::block_level::{self, BlockLevel};
 use crate::boundary::guarded;
 use crate::call::is_ok;
 use crate::hot::HOT;
@@ -106,6 +106,8 @@ pub(crate) fn join(device: CUdevice) {
     steps::watch(membership);
     if background::thread("detshare-tenant", move || guarded((), || membership.attend(&socket))) {
         membership.wait_for_the_answer();
+    } else {
+        membership.is_answered();
     }
 }
 
@@ -223,8 +225,11 @@ impl Membership {
     }
 
     fn is_answered(&self) {
-        *self.answered.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        let before = core::mem::replace(&mut *self.answered.lock().unwrap_or_else(PoisonError::into_inner), true);
         self.answer.notify_all();
+        if !before {
+            block_level::daemon_answered();
+        }
     }
 
     /// For the thread that holds the connection. Never returns.

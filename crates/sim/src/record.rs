@@ -31,6 +31,9 @@ pub enum Line {
         record: u32,
         /// What the tenant is called.
         name: String,
+        /// Whether it has all up to the end of the process: there is room for so many lines.
+        #[serde(default = "is_whole_unless_it_says_otherwise")]
+        whole: bool,
         /// Those that it can run on.
         lanes: Vec<Lane>,
     },
@@ -53,7 +56,14 @@ pub enum Line {
         at: u64,
         /// Which of the two.
         step: Edge,
+        /// What one that ended was taken for.
+        #[serde(default)]
+        phase: Option<String>,
     },
+}
+
+fn is_whole_unless_it_says_otherwise() -> bool {
+    true
 }
 
 /// A lane of a process.
@@ -106,14 +116,21 @@ pub enum Edge {
 
 /// The lines of a record's text.
 pub fn lines(text: &str) -> impl Iterator<Item = Result<Line, RecordError>> {
-    text.lines().enumerate().map(|(index, line)| {
-        match serde_json::from_str(line)
-            .map_err(|error| RecordError::Line { line: index + 1, what: error.to_string() })?
-        {
-            Line::Process { record, .. } if record != RECORD => Err(RecordError::Version { found: record }),
-            line => Ok(line),
-        }
-    })
+    text.lines().enumerate().map(|(index, text)| line(index + 1, text))
+}
+
+/// One line of a record; `number` is its place, from 1.
+pub fn line(number: usize, text: &str) -> Result<Line, RecordError> {
+    match serde_json::from_str(text).map_err(|error| RecordError::Line { line: number, what: error.to_string() })? {
+        Line::Process { record, .. } if record != RECORD => Err(RecordError::Version { found: record }),
+        line => Ok(line),
+    }
+}
+
+/// Whether a line is a launch, as most are; told without reading it.
+#[must_use]
+pub fn is_launch(text: &str) -> bool {
+    text.contains("\"launch\":")
 }
 
 /// Why there is no trace.
@@ -159,8 +176,8 @@ pub fn trace(text: &str, name: &str, class: Class) -> Result<Trace, RecordError>
             Line::Process { name, lanes, .. } => process = Some((name, lanes)),
             Line::Kernel { kernel, name, nodes, ns } => kernels.push((kernel, name, nodes, ns)),
             Line::Launch(Launched { at, launch, held, .. }) => launches.push((at, launch, held)),
-            Line::Step { at, step: Edge::Began } => began.push(at),
-            Line::Step { at, step: Edge::Ended } => ended.push(at),
+            Line::Step { at, step: Edge::Began, .. } => began.push(at),
+            Line::Step { at, step: Edge::Ended, .. } => ended.push(at),
         }
     }
     let (own_name, lanes) = process.ok_or(RecordError::NoProcess)?;

@@ -5,6 +5,8 @@ use crate::daemon::{built, until};
 use crate::stage::{Stage, outcome};
 use detshare_policy::POLICIES;
 use serde_json::Value;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 const FILES: [&str; 5] = ["results.json", "index.html", "frontier.svg", "latency.svg", "timeline.svg"];
@@ -165,6 +167,35 @@ fn a_daemon_that_will_not_do_as_it_is_told_is_one_line() {
     bench.assert_nothing_is_left();
 }
 
+/// It is no tenant, but that is not what is wrong with it.
+#[test]
+fn a_program_that_fails_as_soon_as_it_is_started_is_told_by_its_own_last_words() {
+    const STEPS: &str = "#!/bin/sh\necho 'this GPU is not for me' >&2\nexit 3\n";
+    let stage = Stage::new();
+    std::fs::create_dir_all(stage.path("programs")).unwrap();
+    std::fs::create_dir(stage.path("temporary")).unwrap();
+    let program = stage.path("programs/steps");
+    std::fs::write(&program, STEPS).unwrap();
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    let mut command = stage.detshare();
+    command
+        .args(["bench", "soft", "--seconds", "1", "--rounds", "1", "--out", "out", "--arms", "fair", "--workloads"])
+        .arg("programs")
+        .env("TMPDIR", stage.path("temporary"))
+        .env("DETSHARE_SHIM", built("libdetshare_shim.so"))
+        .env("DETSHARE_SOFTGPU", built("libdetshare_softgpu.so"))
+        .env("DETSHARE_DAEMON", built("detshared"));
+    let ended = outcome(&mut command);
+    assert_eq!(ended.code, Some(2), "{}{}", ended.stdout, ended.stderr);
+    assert!(
+        ended.stdout.contains(" failed with exit code 3: this GPU is not for me"),
+        "{}{}",
+        ended.stdout,
+        ended.stderr
+    );
+    assert_nothing_is_left(&stage.path("temporary"));
+}
+
 #[test]
 fn without_a_gpu_what_to_do_is_said() {
     let bench = BenchStage::new();
@@ -178,9 +209,13 @@ fn without_a_gpu_what_to_do_is_said() {
 #[test]
 fn what_does_not_fit_into_the_limit_is_left_out() {
     let bench = BenchStage::new();
-    let ended = bench.bench("small", &["--seconds", "60", "--limit", "5s", "--arms", "alone"]);
-    assert_eq!(ended.code, Some(2), "{}{}", ended.stdout, ended.stderr);
-    assert!(ended.stdout.contains("alone: no time is left for it: raise --limit"), "{}", ended.stdout);
+    for seconds in [&["--seconds", "60"][..], &[]] {
+        let ended = bench.bench("small", &[&["--limit", "5s", "--arms", "alone"], seconds].concat());
+        assert_eq!(ended.code, Some(2), "{}{}", ended.stdout, ended.stderr);
+        assert!(ended.stdout.contains("alone: no time is left for it: raise --limit"), "{}", ended.stdout);
+        assert!(!ended.stdout.contains("were measured for less"), "it was not measured at all: {}", ended.stdout);
+        std::fs::remove_dir_all(bench.stage.path("out")).unwrap();
+    }
     assert!(bench.log().is_empty(), "nothing was started");
 }
 

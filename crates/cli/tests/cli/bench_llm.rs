@@ -70,18 +70,18 @@ fn two_servers_answer_the_same_requests_in_every_arm() {
 fn a_load_is_the_part_of_the_time_in_which_a_server_is_busy_alone() {
     let bench = BenchStage::new();
     let flags =
-        ["--seconds", "1", "--rounds", "1", "--arms", "alone,time-slicing", "--loads", "0.2,0.1", "--format", "csv"];
+        ["--seconds", "3", "--rounds", "1", "--arms", "alone,time-slicing", "--loads", "0.4,0.2", "--format", "csv"];
     let ended = bench.bench("llm-train", &flags);
     assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
     assert!(
-        ended.stderr.contains("load 0.2 of chat is ") && ended.stderr.contains("alone at load 0.1 …"),
+        ended.stderr.contains("load 0.4 of chat is ") && ended.stderr.contains("alone at load 0.2 …"),
         "{}",
         ended.stderr
     );
     let results = bench.results();
     let replays = results["replays"].as_array().unwrap();
     assert_eq!(replays.len(), 2);
-    for (replay, load) in replays.iter().zip([0.2, 0.1]) {
+    for (replay, load) in replays.iter().zip([0.4, 0.2]) {
         // A machine with much else to do is later with steps, or not.
         let busy = replay["busy_alone"].as_f64().unwrap();
         assert!((0.3 * load..3.0 * load).contains(&busy) && replay["trace"].is_null(), "{replay:#}");

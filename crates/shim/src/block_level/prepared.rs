@@ -9,7 +9,7 @@ use super::cache::{self, KernelParts, Layout, Parts, VersionParts};
 use super::loaded::{Compiled, Loaded, compile};
 use super::source::{self, Found, Origin};
 use super::waiting::Relaxed;
-use super::{Controls, versions};
+use super::{Controls, is_undecided, is_wanted, versions};
 use crate::background;
 use crate::boundary::guarded;
 use crate::coroutine::{self, Coroutine};
@@ -38,6 +38,8 @@ struct Record {
 }
 
 enum State {
+    /// The daemon has not said yet whether it is to have versions.
+    Undecided(Found),
     Found(Found),
     /// Somebody works on it.
     Taken,
@@ -77,15 +79,46 @@ pub(super) fn add(handle: usize, origin: Origin<'_>) {
     if coroutine.is_none() && !origin.is_library {
         return;
     }
-    let state = source::find(&origin).map_or_else(State::Nothing, State::Found);
+    let is_undecided = is_undecided();
+    // The answer may have come since the caller looked.
+    if !is_undecided && !is_wanted() {
+        return;
+    }
+    let found = if is_undecided { State::Undecided } else { State::Found };
+    let state = source::find(&origin).map_or_else(State::Nothing, found);
     let record = Record { coroutine, is_library: origin.is_library, state, notes: Vec::new() };
     modules().records.insert(handle, record);
-    if coroutine.is_some() {
+    if is_undecided {
+        decide();
+    } else if coroutine.is_some() {
         order(handle);
     }
 }
 
+/// What was found before the daemon had answered is prepared or left as it is, as soon as that is known. Whoever adds such a
+/// record looks after that, and so does whoever hears the answer: one of the two sees both.
+pub(super) fn decide() {
+    if is_undecided() {
+        return;
+    }
+    let is_wanted = is_wanted();
+    let mut held = modules();
+    let undecided = held.records.iter_mut().filter(|(_, record)| matches!(record.state, State::Undecided(_)));
+    let mut ordered = Vec::new();
+    for (handle, record) in undecided {
+        let left = State::Nothing("block level was off when it was loaded".to_string());
+        record.state = match core::mem::replace(&mut record.state, left) {
+            State::Undecided(found) if is_wanted => State::Found(found),
+            _ => continue,
+        };
+        ordered.extend(record.coroutine.map(|_| *handle));
+    }
+    drop(held);
+    ordered.into_iter().for_each(order);
+}
+
 /// Has it prepared, in its time; where a test wants it, at once.
+#[inline(never)]
 fn order(handle: usize) {
     if settings::get().forced().is_some() {
         let _relaxed = Relaxed::new();
@@ -139,8 +172,12 @@ pub(super) fn find<T>(
     let record = held.records.get_mut(&owner)?;
     if record.coroutine.is_none() {
         record.coroutine = Some(coroutine);
+        // One of which nothing is decided is ordered when it is.
+        let is_ordered = matches!(record.state, State::Found(_));
         drop(held);
-        order(owner);
+        if is_ordered {
+            order(owner);
+        }
         held = modules();
     }
     let record = held.records.get(&owner)?;
@@ -157,7 +194,9 @@ pub(super) fn for_each(mut tell: impl FnMut(Result<&Loaded, &str>, &[String])) {
         match &record.state {
             State::Loaded(loaded) => tell(Ok(loaded), &record.notes),
             State::Nothing(reason) => tell(Err(reason), &record.notes),
-            State::Found(_) | State::Taken | State::Compiled(_) => tell(Err("it is being prepared"), &record.notes),
+            State::Undecided(_) | State::Found(_) | State::Taken | State::Compiled(_) => {
+                tell(Err("it is being prepared"), &record.notes);
+            }
         }
     }
 }

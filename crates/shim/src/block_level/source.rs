@@ -145,6 +145,11 @@ pub(crate) fn link_completed(state: usize, image: &[u8]) {
     links.images.push_back((cache::number(&[image]), text));
 }
 
+/// What was linked is not of interest. What is being linked goes when the program is done with it.
+pub(super) fn forget_images() {
+    links().images.clear();
+}
+
 pub(crate) fn link_destroyed(state: usize) {
     if let Some(inputs) = links().inputs.as_mut() {
         inputs.remove(&state);

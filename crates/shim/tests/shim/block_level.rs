@@ -373,13 +373,53 @@ fn no_launch_waits_for_versions_to_be_ready() {
 #[test]
 fn what_is_loaded_before_the_daemon_answers_gets_its_versions() {
     let arguments = ["--blocks", "300", "--rounds", "20", "--for-ms", "60000", "--wait", "--progress"];
-    let is_loaded = |child: &mut Child| {
-        let mut said = [0; 6];
-        child.stdout.as_mut().expect("piped").read_exact(&mut said).expect("it says so");
-        assert_eq!(&said, b"ready\n");
-    };
     let company = Company::started(Rc::new(Office::open()), &arguments, &[], Some(TURNAROUND_NS), is_loaded);
     until("it has its versions", || company.is_prepared());
+}
+
+/// The program says that it has loaded its kernels.
+fn is_loaded(child: &mut Child) {
+    let mut said = [0; 6];
+    child.stdout.as_mut().expect("piped").read_exact(&mut said).expect("it says so");
+    assert_eq!(&said, b"ready\n");
+}
+
+/// Until the daemon has answered nobody knows whether block level is on. Where it turns out that nobody asked for it, or for a
+/// latency tenant, what was loaded by then stays as it is, whatever comes later.
+#[test]
+fn what_is_loaded_before_the_daemon_answers_stays_as_it_is_where_block_level_is_off() {
+    for (class, turnaround_ns) in [(Class::BestEffort, None), (Class::Latency, Some(TURNAROUND_NS))] {
+        let office = Office::open();
+        let mut command = program(&["--blocks", "300", "--for-ms", "60000", "--wait", "--progress", "--load-again"]);
+        let child = command.env("DETSHARE_DIR", office.folder.path()).spawn().expect("it can be started");
+        let mut program = Running(child);
+        is_loaded(&mut program.0);
+        let mut admitted = office.admit(|entry| (entry.class, entry.turnaround_ns) = (class, turnaround_ns));
+        until("it has heard the answer", || admitted.view.read(clock::now()).launched > 100);
+        assert!(!office.folder.path().join("block-level").exists(), "nothing was rewritten for {class:?}");
+
+        admitted.give(&office, |entry| (entry.class, entry.turnaround_ns) = (Class::BestEffort, Some(TURNAROUND_NS)));
+        writeln!(program.0.stdin.take().expect("piped"), "load").expect("it listens");
+        let mut modules = Vec::new();
+        until("what it loads from then on has versions", || {
+            let report = read_report(office.folder.path(), program.0.id());
+            modules = report.and_then(|report| report["modules"].as_array().cloned()).unwrap_or_default();
+            modules.iter().any(|module| module["kernels"] != Value::Array(vec![]))
+        });
+        let refused: Vec<_> = modules.iter().filter_map(|module| module["refused"].as_str()).collect();
+        assert_eq!(refused, ["block level was off when it was loaded"], "{class:?}: {modules:?}");
+    }
+}
+
+/// Ended with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Mostly it has ended.
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
 }
 
 /// It is never idle, from any of its threads: there is a moment for it all the same.

@@ -140,9 +140,9 @@ impl Server {
         Some(Self { jobs, decode: DecodeTime::of(&answers.steps)?, rows, interleave: answers.interleave })
     }
 
-    /// The part of the time, while requests come, for which it would be busy alone if its first ones came at that rate.
-    pub(crate) fn busy(&self, per_second: f64, count: usize) -> f64 {
-        let sent = self.at_rate(per_second, count);
+    /// The part of the time, while requests come, for which it would be busy alone if they came at that rate.
+    pub(crate) fn busy(&self, per_second: f64) -> f64 {
+        let sent = self.at_rate(per_second);
         let Some((first, last)) = arrivals(&sent.jobs) else { return 0.0 };
         let (mut state, mut now, mut busy) = (State::new(&sent), first, 0.0);
         while now < last {
@@ -161,9 +161,9 @@ impl Server {
         busy / (last - first)
     }
 
-    /// The same with its first requests at another mean distance, as the server's `--at-rate` has them.
-    fn at_rate(&self, per_second: f64, count: usize) -> Self {
-        let mut jobs = self.jobs[..count.min(self.jobs.len())].to_vec();
+    /// The same with its requests at another mean distance, as the server's `--at-rate` has them.
+    fn at_rate(&self, per_second: f64) -> Self {
+        let mut jobs = self.jobs.clone();
         let distances = approximate(jobs.len().saturating_sub(1) as u64);
         let stretch = arrivals(&jobs).map_or(0.0, |(first, last)| distances / per_second / (last - first));
         jobs.iter_mut().for_each(|job| job.arrival *= stretch);

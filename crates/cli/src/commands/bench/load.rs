@@ -123,9 +123,8 @@ fn nothing(program: &Program) -> SessionError {
 fn at_load(replay: &Replay, answers: &Answers, (load, servers): (f64, usize), seconds: u32) -> Option<Replay> {
     let server = Server::of(&Logged { program: replay.program, answers, warm_up: 0 })?;
     let part = load / quantity::approximate(servers.max(1) as u64);
-    let sent = |per_second: f64| replay.at_rate(per_second, seconds);
-    let per_second = per_second(part, |rate| server.busy(rate, sent(rate).requests as usize));
-    Some(sent(per_second).of_load(Some(load)))
+    let per_second = per_second(part, |rate| server.busy(rate));
+    Some(replay.at_rate(per_second, seconds).of_load(Some(load)))
 }
 
 /// The requests a second at which something that grows with them comes to a part.
@@ -176,6 +175,17 @@ mod tests {
         let of_two = at_load(&replay(None), &at_once(19), (0.5, 2), 20).unwrap();
         assert!((of_two.per_second - 1.25).abs() < 0.05, "{of_two:?}");
         assert_eq!((half.requests, half.warm_up), (55, 5));
+    }
+
+    /// However few requests there is time for: a server cannot be told from one that is never busy by one request.
+    #[test]
+    fn a_low_load_is_found_from_all_that_was_logged() {
+        let low = at_load(&replay(None), &at_once(199), (0.05, 1), 30).unwrap();
+        assert!((low.per_second - 0.025).abs() < 0.001, "{low:?}");
+        let said = low.warning().unwrap();
+        assert!(said.starts_with("chat: only 1 request counts: raise --seconds to 4"), "{said}");
+        let longer = at_load(&replay(None), &at_once(199), (0.05, 1), 600).unwrap();
+        assert_eq!((longer.per_second.to_bits(), longer.warning()), (low.per_second.to_bits(), None));
     }
 
     #[test]

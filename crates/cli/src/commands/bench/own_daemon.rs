@@ -14,9 +14,11 @@ use std::time::{Duration, Instant};
 
 /// `detshare up` waits no longer by itself.
 const LONGEST_START: Duration = Duration::from_secs(40);
-/// Until the daemon has ended, and then until MPS has.
-/// How long a program may take until it is a tenant.
+/// How long a program that is set up may take until it is a tenant.
 const LONGEST_JOIN: Duration = Duration::from_secs(10);
+/// How long the daemon may take to say who its tenants are before it is asked again: whoever waits has other things to look at.
+const LONGEST_ANSWER: Duration = Duration::from_millis(500);
+/// Until the daemon has ended, and then until MPS has.
 const LONGEST_END: Duration = Duration::from_secs(15);
 
 /// What the daemon is to do.
@@ -140,25 +142,16 @@ impl OwnDaemon {
         self.mps.is_some()
     }
 
-    /// That all these programs are its tenants, by now or soon: on a busy machine they are set up sooner than they are let in. One that is
-    /// none runs all the same.
-    pub(crate) fn expect_tenants<'a>(
+    /// Expects all these programs, which are set up, to become its tenants soon.
+    pub(crate) fn expect_tenants(
         &self,
-        programs: impl Iterator<Item = &'a str> + Clone,
-    ) -> Result<(), OwnDaemonError> {
-        let client = self.client()?;
-        let until = Instant::now() + LONGEST_JOIN;
-        loop {
-            let tenants = client.tenants()?;
-            let is_missing = |program: &&str| tenants.iter().all(|tenant| tenant.name != *program);
-            match programs.clone().find(is_missing) {
-                None => return Ok(()),
-                Some(program) if Instant::now() >= until => {
-                    return Err(OwnDaemonError::NoTenant { program: program.to_string() });
-                }
-                Some(_) => std::thread::sleep(PAUSE),
-            }
-        }
+        programs: impl Iterator<Item = &'static str>,
+    ) -> Result<ExpectedTenants, OwnDaemonError> {
+        Ok(ExpectedTenants {
+            client: self.client()?.with_time_limit(LONGEST_ANSWER),
+            until: Instant::now() + LONGEST_JOIN,
+            missing: programs.collect(),
+        })
     }
 
     /// Looks at its tenants from now on.
@@ -187,6 +180,41 @@ impl OwnDaemon {
             kill_process(mps);
         }
         Ok(())
+    }
+}
+
+/// Programs that are to be tenants: on a busy machine they are set up sooner than they are let in. One that is none runs all the
+/// same.
+#[derive(Debug)]
+pub(crate) struct ExpectedTenants {
+    client: Client,
+    until: Instant,
+    /// Those that were not seen yet. Who was seen once may have ended since.
+    missing: Vec<&'static str>,
+}
+
+impl ExpectedTenants {
+    /// Looks who is there; returns those that are still missing.
+    pub(crate) fn look(&mut self) -> Result<&[&'static str], OwnDaemonError> {
+        let is_last = Instant::now() >= self.until;
+        let tenants = self.client.tenants();
+        self.heard(tenants.map(|tenants| tenants.into_iter().map(|tenant| tenant.name).collect()), is_last)
+    }
+
+    fn heard(
+        &mut self,
+        tenants: Result<Vec<String>, ClientError>,
+        is_last: bool,
+    ) -> Result<&[&'static str], OwnDaemonError> {
+        match tenants {
+            Ok(tenants) => self.missing.retain(|program| tenants.iter().all(|tenant| tenant != program)),
+            Err(ClientError::TimedOut(_)) if !is_last => {}
+            Err(error) => return Err(error.into()),
+        }
+        match self.missing.first() {
+            Some(program) if is_last => Err(OwnDaemonError::NoTenant { program: program.to_string() }),
+            _ => Ok(&self.missing),
+        }
     }
 }
 
@@ -241,6 +269,21 @@ fn comm(pid: u32) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_was_seen_once_is_not_missed_and_a_late_answer_is_waited_for() {
+        let place = tempfile::tempdir().unwrap();
+        let client = Client::new(&RuntimeFolder::make(&place.path().join("run")).unwrap()).unwrap();
+        let mut expected = ExpectedTenants { client, until: Instant::now(), missing: vec!["serve", "train"] };
+        let late = || Err(ClientError::TimedOut(LONGEST_ANSWER));
+        assert_eq!(expected.heard(late(), false).unwrap(), ["serve", "train"]);
+        assert_eq!(expected.heard(Ok(vec!["serve".to_string()]), false).unwrap(), ["train"]);
+        assert!(matches!(expected.heard(late(), true), Err(OwnDaemonError::Refused(ClientError::TimedOut(_)))));
+        let nobody = expected.heard(Ok(Vec::new()), true).unwrap_err().to_string();
+        assert!(nobody.starts_with("train was not seen as a tenant"), "{nobody}");
+        // The first has ended by now.
+        assert!(expected.heard(Ok(vec!["train".to_string()]), true).unwrap().is_empty());
+    }
 
     #[test]
     fn only_what_is_asked_for_stands_in_the_configuration() {

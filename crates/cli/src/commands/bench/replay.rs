@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 const AT_ONCE_REQUESTS: u32 = 64;
 const AT_ONCE_PER_SECOND: f64 = 1e6;
 
+/// Fewer requests say little of how a server does.
+const FEWEST_COUNTED: u32 = 10;
+
 /// What a server is sent at one load.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Replay {
@@ -143,6 +146,19 @@ impl Replay {
 
     /// What would be misread without it.
     pub(crate) fn warning(&self) -> Option<String> {
+        self.too_few().or_else(|| self.beyond_what_is_even())
+    }
+
+    fn too_few(&self) -> Option<String> {
+        let counted = self.requests - self.warm_up;
+        let counts = if counted == 1 { "request counts" } else { "requests count" };
+        (counted < FEWEST_COUNTED).then(|| {
+            let seconds = (f64::from(FEWEST_COUNTED) / self.per_second).ceil();
+            format!("{}: only {counted} {counts}: raise --seconds to {seconds}, or the load", self.program)
+        })
+    }
+
+    fn beyond_what_is_even(&self) -> Option<String> {
         let even = self.even.filter(|even| self.trace.is_some() && self.requests > *even)?;
         Some(format!(
             "{}: after the first {even} of its {} requests {} has a long pause, in which nothing comes: lower --seconds or --load",

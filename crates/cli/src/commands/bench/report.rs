@@ -214,13 +214,14 @@ impl Report {
     /// That arms were measured for less time than they should, if they were.
     fn shortened(&self) -> Option<String> {
         let asked = self.settings.seconds;
-        let shorter = self.runs.iter().filter(|run| run.measured_s < asked);
+        let measured = || self.runs.iter().filter(|run| run.failure.is_none());
+        let shorter = measured().filter(|run| run.measured_s < asked);
         let least = shorter.clone().map(|run| run.measured_s).min()?;
         Some(format!(
             "{} of {} runs were measured for less than {asked} s, down to {least} s, so that all fit: programs took long to set \
              themselves up; raise --limit for more",
             shorter.count(),
-            self.runs.len()
+            measured().count()
         ))
     }
 

@@ -9,8 +9,8 @@ use super::kept::Kept;
 use super::measured::Measured;
 use super::mps::Mps;
 use super::output::Output;
-use super::own_daemon::{Configuration, OwnDaemon, OwnDaemonError};
-use super::records::{self, Record};
+use super::own_daemon::{Configuration, ExpectedTenants, OwnDaemon, OwnDaemonError};
+use super::records::{self, Of, Record};
 use super::replay::Replay;
 use super::sampler::{self, Sample, TenantSeen};
 use super::scenario::{Device, Program};
@@ -209,7 +209,7 @@ impl<'a> Runner<'a> {
             };
             let done = self.session(&scene, samples)?;
             let taken: Vec<Option<Taken>> =
-                programs.iter().map(|program| Taken::read(&folder.join(program.name))).collect();
+                programs.iter().map(|program| taken(&folder.join(program.name), program)).collect();
             self.note(arm, load, programs, &done, &taken, &mut stretches)?;
             if self.settings.keep.is_some() {
                 let one = |((program, output), taken): ((&&'static Program, &Output), &Option<Taken>)| {
@@ -249,11 +249,11 @@ impl<'a> Runner<'a> {
         let window = done.windows.first().and_then(|window| window.within(common)).unwrap_or(common);
         let mut tenants = Vec::new();
         for (program, output) in programs.into_iter().zip(&done.outputs) {
-            let nothing = SessionError::NoRecord { program: program.name };
-            let record = Record::read(&folder.join(program.name)).ok_or(nothing)?;
+            let record = Record::read(&folder.join(program.name), Of::All)?;
+            let record = record.ok_or(SessionError::NoRecord { program: program.name })?;
             tenants.push(Recorded { program, record, bits: self.identity(arm, load, program, output) });
         }
-        Ok(Timeline::of(arm.name, f64::midpoint(window.from, window.to), &tenants))
+        Timeline::of(arm.name, window, &tenants).ok_or(SessionError::ShortRecord)
     }
 
     fn put_up(&self, arm: Arm, folder: &Path) -> Result<Ground, SessionError> {
@@ -287,13 +287,21 @@ impl<'a> Runner<'a> {
             command.args(program.arguments(schedule, replay, &files));
             started.push(Measured::start(program, files, &folder, &mut command)?);
         }
-        let check = |started: &[Measured]| match ground {
+        let mut expected: Option<ExpectedTenants> = None;
+        let missing = |started: &[Measured]| match ground {
             Ground::Mps(mps) => {
                 let clients: Vec<_> = started.iter().map(|one| (one.program.name, one.pid())).collect();
-                Ok(mps.expect_clients(&clients)?)
+                mps.expect_clients(&clients)?;
+                Ok(Vec::new())
             }
-            Ground::Daemon(daemon) => Ok(daemon.expect_tenants(started.iter().map(|one| one.program.name))?),
-            Ground::Bare => Ok(()),
+            Ground::Daemon(daemon) => {
+                let expected = match &mut expected {
+                    Some(expected) => expected,
+                    None => expected.insert(daemon.expect_tenants(started.iter().map(|one| one.program.name))?),
+                };
+                Ok(expected.look()?.to_vec())
+            }
+            Ground::Bare => Ok(Vec::new()),
         };
         let turn = |level: f64| match (ground, arm.way) {
             (Ground::Daemon(daemon), Way::DetShare { policy }) => {
@@ -307,7 +315,7 @@ impl<'a> Runner<'a> {
             schedule,
             patience: if replays.is_empty() { session::PATIENCE } else { session::PATIENCE_FOR_ALL },
         };
-        let done = session.run(started, check, turn)?;
+        let done = session.run(started, missing, turn)?;
         if let Way::Fixed { width } = arm.way {
             for program in programs {
                 expect_lane(program, self.fixed_lane(program, width), &folder.join(program.name))?;
@@ -457,6 +465,14 @@ impl<'a> Runner<'a> {
             None => Identity::unknown("there is no run alone to compare it with"),
         }
     }
+}
+
+/// What its steps were taken for, if that was written down.
+fn taken(folder: &Path, program: &Program) -> Option<Taken> {
+    Taken::read(folder).unwrap_or_else(|error| {
+        super::rounds::say(&format!("  nobody knows what the steps of {} were taken for: {error}", program.name));
+        None
+    })
 }
 
 /// A hint to MPS: 0 is normal, 1 is below.

@@ -10,6 +10,7 @@ use super::mps::MpsError;
 use super::output::Output;
 use super::own_daemon::OwnDaemonError;
 use super::process::PAUSE;
+use super::records::RecordsError;
 use super::schedule::Schedule;
 use super::unrest::{Seen, Watch};
 use crate::program::Signals;
@@ -53,6 +54,10 @@ pub(crate) enum SessionError {
     NoWindow,
     #[error("{program} left no record of what it launched: see what DETSHARE_LOG=1 says of it under `detshare run`")]
     NoRecord { program: &'static str },
+    #[error(transparent)]
+    Records(#[from] RecordsError),
+    #[error("a record was full before the programs were at work at the same time: launches come too fast for it")]
+    ShortRecord,
     #[error("cut short by --limit: raise it, or lower --seconds")]
     Limit,
     /// We were asked to end.
@@ -82,16 +87,16 @@ pub(crate) struct Done {
 }
 
 impl Session<'_> {
-    /// Runs the programs, which were started. `check` is called when all are set up, and `turn` to turn the dial to
-    /// a level.
+    /// Runs the programs, which were started. `missing` is asked when all are set up, until it names no program that does not share
+    /// the GPU yet as it should; `turn` is called to turn the dial to a level.
     pub(crate) fn run(
         &self,
         mut programs: Vec<Measured>,
-        check: impl FnOnce(&[Measured]) -> Result<(), SessionError>,
+        missing: impl FnMut(&[Measured]) -> Result<Vec<&'static str>, SessionError>,
         turn: impl FnMut(f64) -> Result<(), SessionError>,
     ) -> Result<Done, SessionError> {
         self.set_up(&mut programs)?;
-        check(&programs)?;
+        self.gather(&mut programs, missing)?;
         let watch = Watch::start()?;
         programs.iter().try_for_each(Measured::begin)?;
         let windows = self.work(&mut programs, turn)?;
@@ -114,6 +119,27 @@ impl Session<'_> {
             self.pause()?;
         }
         Ok(())
+    }
+
+    /// Until no program is missing.
+    fn gather(
+        &self,
+        programs: &mut [Measured],
+        mut missing: impl FnMut(&[Measured]) -> Result<Vec<&'static str>, SessionError>,
+    ) -> Result<(), SessionError> {
+        loop {
+            let missing = missing(programs)?;
+            if missing.is_empty() {
+                return Ok(());
+            }
+            for program in programs.iter_mut() {
+                let name = program.program.name;
+                if program.has_ended()? && missing.contains(&name) {
+                    return Err(OwnDaemonError::NoTenant { program: name.to_string() }.into());
+                }
+            }
+            self.pause()?;
+        }
     }
 
     /// Until there is nothing to measure any more; returns when each stretch was.

@@ -3,6 +3,7 @@
 //! It comes from what the shim writes down (`records.rs`) in a session of its own, after all that is measured: writing down costs
 //! tenants a little at each launch.
 
+use super::figures::Window;
 use super::identity::Identity;
 use super::records::{Record, seconds};
 use super::scenario::Program;
@@ -75,10 +76,17 @@ pub(crate) struct Recorded {
 }
 
 impl Timeline {
-    /// From the last step before `middle`, of the tenant that goes before the others.
-    pub(crate) fn of(arm: &'static str, middle: f64, tenants: &[Recorded]) -> Self {
+    /// From the last step before the middle of the window, of the tenant that goes before the others; earlier where not all records
+    /// reach so far. Nothing where they do not even reach into the window.
+    pub(crate) fn of(arm: &'static str, window: Window, tenants: &[Recorded]) -> Option<Self> {
+        let known_until = tenants.iter().map(|one| one.record.known_until()).fold(f64::INFINITY, f64::min);
+        let middle = f64::midpoint(window.from, window.to).min(known_until - LENGTH);
+        (middle >= window.from).then(|| Self::from_a_step_before(arm, middle, tenants))
+    }
+
+    fn from_a_step_before(arm: &'static str, middle: f64, tenants: &[Recorded]) -> Self {
         let first = tenants.iter().find(|one| one.program.class == Class::Latency).or(tenants.first());
-        let begins = first.iter().flat_map(|one| &one.record.steps).map(|(begun, _)| *begun);
+        let begins = first.iter().flat_map(|one| &one.record.steps).filter_map(|step| step.begun);
         let from = begins.filter(|begun| *begun <= middle).fold(f64::NEG_INFINITY, f64::max);
         let from = if from.is_finite() { from - LEAD } else { middle };
         let tenants = tenants.iter().map(|one| TenantLine::of(one, from)).collect();
@@ -90,7 +98,8 @@ impl TenantLine {
     fn of(Recorded { program, record, bits }: &Recorded, from: f64) -> Self {
         let within = |at: f64| milliseconds(at.clamp(from, from + LENGTH) - from);
         let is_seen = |begin: f64, end: f64| begin < from + LENGTH && end > from;
-        let steps = record.steps.iter().filter(|(begun, ended)| is_seen(*begun, *ended));
+        let steps = record.steps.iter().filter_map(|step| Some((step.begun?, step.ended)));
+        let steps = steps.filter(|(begun, ended)| is_seen(*begun, *ended));
         // What is still on the GPU or held when it begins is seen too.
         let launches = record.launches.iter().filter(|one| {
             let at = seconds(one.at);
@@ -100,7 +109,7 @@ impl TenantLine {
             tenant: program.name,
             class: program.class,
             bits: bits.clone(),
-            steps: steps.map(|(begun, ended)| (within(*begun), within(*ended))).collect(),
+            steps: steps.map(|(begun, ended)| (within(begun), within(ended))).collect(),
             launches: launches.map(|one| Launch::of(one, &record.lanes, from)).collect(),
         }
     }
@@ -149,12 +158,17 @@ pub(crate) mod tests {
     }
 
     fn recorded(name: &str, lines: &str) -> Recorded {
-        let lanes = r#"{"lane":0,"name":"full","width":132},{"lane":1,"name":"front32","width":32}"#;
-        let text = format!("{{\"record\":1,\"pid\":7,\"name\":\"x\",\"whole\":true,\"lanes\":[{lanes}]}}\n{lines}");
-        let record = Record::of(&text).unwrap();
+        let text = format!("{}\n{lines}", first_line(true));
+        let record = super::super::records::tests::record(&text);
         Recorded { program: program(name), record, bits: Identity::Identical { compared: 1 } }
     }
 
+    fn first_line(is_whole: bool) -> String {
+        let lanes = r#"{"lane":0,"name":"full","width":132},{"lane":1,"name":"front32","width":32}"#;
+        format!("{{\"record\":1,\"pid\":7,\"name\":\"x\",\"whole\":{is_whole},\"lanes\":[{lanes}]}}")
+    }
+
+    const WINDOW: Window = Window { from: 1.0, to: 2.0 };
     const MICROSECOND: u64 = 1_000;
     const SECOND: u64 = 1_000_000_000;
 
@@ -182,7 +196,7 @@ pub(crate) mod tests {
             train.push_str(&launch(begin + 1_350 * MICROSECOND, 1, 0, 500, 3_450));
         }
         let _ = writeln!(train, "{{\"at\":{},\"step\":\"ended\",\"phase\":\"?\"}}", 2 * SECOND);
-        Timeline::of("slo-aware", 1.5, &[recorded("serve", &serve), recorded("train", &train)])
+        Timeline::of("slo-aware", WINDOW, &[recorded("serve", &serve), recorded("train", &train)]).unwrap()
     }
 
     #[test]
@@ -202,10 +216,26 @@ pub(crate) mod tests {
 
     #[test]
     fn without_a_step_it_begins_in_the_middle() {
-        let nothing = Timeline::of("fair", 1.5, &[recorded("serve", ""), recorded("train", "")]);
+        let nothing = Timeline::of("fair", WINDOW, &[recorded("serve", ""), recorded("train", "")]).unwrap();
         assert!(nothing.tenants.iter().all(|tenant| tenant.steps.is_empty() && tenant.launches.is_empty()));
         let idle = recorded("serve", &launch(1_510_000_000, 9, 0, 10, 0));
-        let launches = &Timeline::of("fair", 1.5, &[idle]).tenants[0].launches;
+        let launches = &Timeline::of("fair", WINDOW, &[idle]).unwrap().tenants[0].launches;
         assert_eq!((launches[0].at, launches[0].lane.as_str()), (10.0, "lane 9"));
+    }
+
+    /// There is room for so many lines in a record.
+    #[test]
+    fn where_a_record_was_full_before_the_middle_what_came_before_is_shown() {
+        let until = |milliseconds: u64| {
+            let all = (0..milliseconds).map(|at| launch(SECOND + at * 1_000 * MICROSECOND, 0, 0, 10, 0));
+            let text = all.collect::<String>();
+            let record = super::super::records::tests::record(&format!("{}\n{text}", first_line(false)));
+            let cut = Recorded { program: program("train"), record, bits: Identity::Identical { compared: 1 } };
+            Timeline::of("fair", WINDOW, &[recorded("serve", ""), cut])
+        };
+        let launches = |timeline: Timeline| timeline.tenants[1].launches.len();
+        assert!((59..=61).contains(&launches(until(400).unwrap())));
+        assert!((59..=61).contains(&launches(until(62).unwrap())));
+        assert_eq!(until(50), None);
     }
 }

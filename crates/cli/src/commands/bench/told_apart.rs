@@ -4,11 +4,9 @@
 //! did at that time: the last step that ended within one of its own is the one that counts.
 
 use super::answers::{ServerStep, StepKind};
-use super::records;
-use serde::{Deserialize, Serialize};
+use super::records::{Of, Record, RecordsError};
+use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 /// Steps of a server in which nothing can be known yet.
@@ -21,8 +19,8 @@ const NOTHING: &str = "nothing";
 pub(crate) struct Taken {
     /// When each ended, in seconds of the clock that all processes share, and what for.
     pub(crate) ends: Vec<(f64, String)>,
-    /// Whether it has them up to the end of the process.
-    is_whole: bool,
+    /// Until when it has them.
+    known_until: f64,
 }
 
 /// How many steps were what they were taken for.
@@ -34,45 +32,21 @@ pub(crate) struct ToldApart {
     pub(crate) taken: BTreeMap<String, BTreeMap<String, usize>>,
 }
 
-/// A line of the record that says when a step ended.
-#[derive(Deserialize)]
-struct EndedLine {
-    at: u64,
-    phase: String,
-}
-
-#[derive(Deserialize)]
-struct FirstLine {
-    whole: bool,
-}
-
 impl Taken {
-    /// What a program's processes left in that folder: of several, the one that did most is the server.
-    pub(crate) fn read(folder: &Path) -> Option<Self> {
-        let all =
-            records::files(folder).filter_map(|path| Some(Self::of(BufReader::new(File::open(path).ok()?).lines())));
-        all.max_by_key(|taken| taken.ends.len()).filter(|taken| !taken.ends.is_empty())
+    /// What a program wrote down in that folder; nothing where it was not told to.
+    pub(crate) fn read(folder: &Path) -> Result<Option<Self>, RecordsError> {
+        Ok(Record::read(folder, Of::Steps)?.map(Self::of).filter(|taken| !taken.ends.is_empty()))
     }
 
-    fn of(lines: impl Iterator<Item = std::io::Result<String>>) -> Self {
-        let mut taken = Self::default();
-        // Most lines are launches: those are not even parsed.
-        for line in lines.map_while(Result::ok) {
-            if line.contains("\"step\":\"ended\"") {
-                let ended = serde_json::from_str::<EndedLine>(&line);
-                taken.ends.extend(ended.map(|ended| (records::seconds(ended.at), ended.phase)));
-            } else if line.contains("\"record\":") {
-                taken.is_whole = serde_json::from_str::<FirstLine>(&line).is_ok_and(|first| first.whole);
-            }
-        }
-        taken
+    fn of(record: Record) -> Self {
+        let known_until = record.known_until();
+        Self { ends: record.steps.into_iter().map(|step| (step.ended, step.phase)).collect(), known_until }
     }
 
     /// Against the server's own log.
     pub(crate) fn against(&self, steps: &[ServerStep]) -> Option<ToldApart> {
-        let known_until = if self.is_whole { f64::INFINITY } else { self.ends.last()?.0 };
         let mut found = ToldApart::default();
-        for ServerStep(kind, begin, end, ..) in steps.iter().skip(FIRST).filter(|step| step.2 <= known_until) {
+        for ServerStep(kind, begin, end, ..) in steps.iter().skip(FIRST).filter(|step| step.2 <= self.known_until) {
             let ended = self.ends.partition_point(|(at, _)| at <= end);
             let last = ended.checked_sub(1).map(|last| &self.ends[last]).filter(|(at, _)| at >= begin);
             let taken_for = last.map_or(NOTHING, |(_, phase)| phase.as_str());
@@ -118,6 +92,7 @@ impl ToldApart {
 
 #[cfg(test)]
 mod tests {
+    use super::super::records::tests::record as read;
     use super::*;
 
     /// A prefill step in each ten, each step for a millisecond; steps of the shim end a little before.
@@ -134,14 +109,14 @@ mod tests {
         let mut lines = vec![format!("{{\"record\":1,\"pid\":7,\"name\":\"chat\",\"whole\":{is_whole},\"lanes\":[]}}")];
         for (number, phase) in ends {
             lines.push(format!("{{\"at\":{},\"step\":\"began\"}}", number * 1_000_000 + 100_000));
-            lines.push(format!("{{\"at\":{},\"launch\":\"00\",\"expected\":5}}", number * 1_000_000 + 200_000));
+            lines.push(format!("{{\"at\":{},\"launch\":\"00\",\"held\":0}}", number * 1_000_000 + 200_000));
             lines.push(format!("{{\"at\":{},\"step\":\"ended\",\"phase\":\"{phase}\"}}", number * 1_000_000 + 800_000));
         }
         lines
     }
 
-    fn taken(lines: Vec<String>) -> Taken {
-        Taken::of(lines.into_iter().map(Ok))
+    fn taken(lines: &[String]) -> Taken {
+        Taken::of(read(&lines.join("\n")))
     }
 
     #[test]
@@ -152,7 +127,7 @@ mod tests {
             number if number.is_multiple_of(10) => "prefill",
             _ => "decode",
         };
-        let all = taken(record(true, (0..150).filter(|number| *number != 62).map(|number| (number, phase(number)))));
+        let all = taken(&record(true, (0..150).filter(|number| *number != 62).map(|number| (number, phase(number)))));
         let found = all.against(&log(150)).unwrap();
         assert_eq!(found.in_words(), "97 of 100 (prefill 9 of 10, decode 88 of 90)", "{found:?}");
         assert_eq!(found.taken["decode"]["nothing"], 1);
@@ -165,21 +140,22 @@ mod tests {
     fn what_was_not_written_down_any_more_is_not_judged() {
         let ends = || (0..100_u64).map(|number| (number, if number.is_multiple_of(10) { "prefill" } else { "decode" }));
         assert_eq!(
-            taken(record(false, ends())).against(&log(150)).unwrap().in_words(),
+            taken(&record(false, ends())).against(&log(150)).unwrap().in_words(),
             "49 of 49 (prefill 5 of 5, decode 44 of 44)"
         );
-        assert_eq!(taken(record(true, ends())).against(&log(150)).unwrap().steps, 100);
-        assert_eq!(taken(record(true, ends())).against(&log(50)), None, "nothing can be known yet");
+        assert_eq!(taken(&record(true, ends())).against(&log(150)).unwrap().steps, 100);
+        assert_eq!(taken(&record(true, ends())).against(&log(50)), None, "nothing can be known yet");
     }
 
     #[test]
-    fn the_record_of_the_server_is_the_longest() {
+    fn what_is_kept_of_a_record_is_when_steps_ended() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(Taken::read(folder.path()), None);
-        for (file, count) in [("5.record", 3), ("6.record", 9), ("7.stats", 20)] {
-            let text = record(true, (0..count).map(|number| (number, "decode"))).join("\n");
-            std::fs::write(folder.path().join(file), text).unwrap();
-        }
-        assert_eq!(Taken::read(folder.path()).unwrap().ends.len(), 9);
+        assert_eq!(Taken::read(folder.path()).unwrap(), None);
+        let of = |count: u64| record(true, (0..count).map(|number| (number, "decode"))).join("\n");
+        std::fs::write(folder.path().join("5.record"), of(0)).unwrap();
+        assert_eq!(Taken::read(folder.path()).unwrap(), None, "nothing ended");
+        std::fs::write(folder.path().join("5.record"), of(9)).unwrap();
+        let taken = Taken::read(folder.path()).unwrap().unwrap();
+        assert_eq!((taken.ends.len(), taken.ends[1].clone()), (9, (0.0018, "decode".to_string())));
     }
 }
