@@ -11,7 +11,7 @@ const IN_SLICES: (&str, &str) = ("DETSHARE_BLOCK_LEVEL", "slices:37");
 
 /// How many launches of a kernel that is loaded so are made in slices; its results are those that it has otherwise.
 fn in_slices(loaded: &[&str]) -> u64 {
-    let arguments = [&["--blocks", "300", "--launches", "3"], loaded].concat();
+    let arguments = [&["--blocks", "300", "--launches", "3", "--wait"], loaded].concat();
     let (alone, _) = run(&arguments, &[]);
     let (forced, stats) = run(&arguments, &[IN_SLICES]);
     assert_eq!(alone, forced, "{loaded:?}");
