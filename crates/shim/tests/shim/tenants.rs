@@ -302,14 +302,35 @@ fn a_forked_child_has_a_record_of_its_own() {
     program.ends();
     let text = std::fs::read_to_string(&record).expect("a record");
     assert!(text.contains("\"name\":\"graph\",\"nodes\":1,"), "{text}");
-    let launches = |file: &Path| {
-        let text = std::fs::read_to_string(file).expect("a record");
-        text.lines().filter(|line| line.contains("\"launch\"")).count()
-    };
-    assert_eq!(launches(&record), 2);
+    assert_eq!(recorded_launches(&record), 2);
     let of_others = std::fs::read_dir(&folder).expect("it is there").map(|entry| entry.expect("a file").path());
     let of_child: Vec<_> = of_others.filter(|file| *file != record).collect();
-    assert_eq!(of_child.iter().map(|file| launches(file)).collect::<Vec<_>>(), [0], "{of_child:?}");
+    assert_eq!(of_child.iter().map(|file| recorded_launches(file)).collect::<Vec<_>>(), [0], "{of_child:?}");
+}
+
+fn recorded_launches(record: &Path) -> usize {
+    let text = std::fs::read_to_string(record).expect("a record");
+    text.lines().filter(|line| line.contains("\"launch\"")).count()
+}
+
+/// A daemon that takes its time: a program that is recorded launches nothing before it is let in.
+#[test]
+fn a_record_has_the_first_launches() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let record = folder.path().join("record");
+    let office = Office::open();
+    let mut program = Program::start(office.folder.path(), &[("DETSHARE_RECORD", record.to_str().expect("plain"))]);
+    for word in ["begin", "open", "stream"] {
+        program.say(word);
+    }
+    // Others would have gone on without it by then.
+    std::thread::sleep(5 * A_WHILE);
+    let _admitted = office.admit(|_| ());
+    for expected in ["ready", "ok", "ok", "ok"] {
+        program.hear(expected);
+    }
+    program.ends();
+    assert_eq!(recorded_launches(&record), 1);
 }
 
 #[test]
