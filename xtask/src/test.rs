@@ -12,7 +12,8 @@ use std::process::Command;
 use std::time::Instant;
 
 /// Tests of how tenants share and learn when steps are due: what they see depends on who else has the cores. They run alone.
-const WANT_QUIET: [&str; 3] = ["sharing::", "tenants::", "llm::"];
+const WANT_QUIET: [&str; 6] =
+    ["sharing::", "tenants::", "llm::", "explain::", "bench::on_the_software_gpu", "bench::at_each_level"];
 
 /// Counts what was run, for the closing line.
 #[derive(Default)]
