@@ -425,16 +425,15 @@ fn what_is_loaded_before_the_daemon_answers_gets_its_versions() {
 /// It is never idle, from any of its threads: there is a moment for it all the same.
 #[test]
 fn a_program_that_always_has_something_to_do_gets_its_versions() {
-    let busy = "--blocks 97 --rounds 50 --for-ms 60000 --ahead 2 --threads 2 --load-again";
+    let busy = "--blocks 97 --rounds 10 --until-told --ahead 1 --threads 2 --load-again";
     let arguments: Vec<&str> = busy.split(' ').collect();
     // What it has loaded by then stays as it is, and launches of it do not wait for anything.
     let mut company = Company::started(Rc::new(Office::open()), &arguments, &[], None, |_| ());
-    until("it always has something to do", || company.launched() > 100);
+    company.until("it always has something to do", |company| company.launched() > 100);
     let office = Rc::clone(&company.office);
     company.admitted.give(&office, |entry| entry.turnaround_ns = Some(TURNAROUND_NS));
-    let mut input = company.child.stdin.take().expect("piped");
-    writeln!(input, "load").expect("it listens");
-    until("what it has loaded meanwhile has versions", || company.is_prepared());
+    writeln!(company.child.stdin.as_mut().expect("piped"), "load").expect("it listens");
+    company.until("what it has loaded meanwhile has versions", Company::is_prepared);
 }
 
 /// A configuration that changes while a program runs.
