@@ -8,7 +8,6 @@ use rustix::io::FdFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -80,9 +79,12 @@ impl House {
 
     /// A program that only this house's daemon finds.
     pub(crate) fn write_program(&self, name: &str, text: &str) {
-        let program = self.path("bin").join(name);
-        fs::write(&program, text).expect("written");
-        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).expect("executable");
+        // By a process of its own: what is open for writing here may be so in a child that another test just forked, and is not executed
+        // then.
+        fs::write(self.path("program"), text).expect("written");
+        let mut install = Command::new("install");
+        install.args(["-m", "755"]).arg(self.path("program")).arg(self.path("bin").join(name));
+        assert!(install.status().expect("run").success());
     }
 
     fn command(&self) -> Command {
