@@ -16,6 +16,9 @@ use tempfile::TempDir;
 /// Everything that a daemon reads or writes.
 pub(crate) struct House {
     place: TempDir,
+    /// What it keeps, in memory where there is such a folder: what is written there is written through to the disk, which others may keep
+    /// busy for seconds. `state` in its place leads to it.
+    _state: TempDir,
     daemon: Option<Child>,
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
@@ -26,7 +29,9 @@ impl House {
     pub(crate) fn empty() -> Self {
         let place = tempfile::tempdir().expect("a folder");
         fs::create_dir(place.path().join("bin")).expect("a folder");
-        Self { place, daemon: None, arguments: Vec::new(), variables: Vec::new() }
+        let state = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
+        std::os::unix::fs::symlink(state.path(), place.path().join("state")).expect("a link");
+        Self { place, _state: state, daemon: None, arguments: Vec::new(), variables: Vec::new() }
     }
 
     /// With a daemon that is ready.
