@@ -8,7 +8,7 @@ use crate::block_level::{self, BlockLevel};
 use crate::boundary::guarded;
 use crate::call::is_ok;
 use crate::hot::HOT;
-use crate::{background, log, resolve, settings, steps};
+use crate::{background, log, record, resolve, settings, steps};
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use core::time::Duration;
@@ -22,7 +22,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 /// The daemon's socket for tenants, in its folder.
 const SOCKET: &str = "tenants.sock";
-/// How long the first launches wait for the daemon's answer.
+/// How long the first launches wait for the daemon's answer. Where they are to be recorded they wait for as long as it may take: a record
+/// is to have all of them.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// How long an answer may take before the connection is given up.
 const ANSWER: Duration = Duration::from_secs(1);
@@ -216,7 +217,8 @@ impl Membership {
 
     fn wait_for_the_answer(&self) {
         let answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.answer.wait_timeout_while(answered, PATIENCE, |answered| !*answered));
+        let patience = if record::is_on() { ANSWER } else { PATIENCE };
+        drop(self.answer.wait_timeout_while(answered, patience, |answered| !*answered));
     }
 
     /// Whether the first answer may still come.

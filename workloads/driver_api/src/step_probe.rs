@@ -3,6 +3,7 @@
 //!
 //! * `begin`, `begin-null`, `begin-thread`, `begin-graph`: launch a kernel that runs until `open`, into a stream, the
 //!   legacy stream, the thread's own default stream, or as a graph;
+//! * `begin:N`: the first of these with so many bytes of shared memory, which is another shape;
 //! * `short`: launch one that runs until the next `open` has been said once, which it has if one was;
 //! * `open`: let what was begun come to its end;
 //! * `stream`, `event`, `context`, `query`, `event-query`, `copy`: wait for it in that way;
@@ -13,7 +14,7 @@
 //! * `shapes:N`: launch so many that come to their end at once, each with another size of shared memory;
 //! * `turned`: launch as many blocks in each of three directions, which come to their end at once;
 //! * `many:N`: launch so many that come to their end at once;
-//! * `slowly:N`: launch so many that come to their end at once, with two milliseconds of the host asleep before each;
+//! * `slowly:N:MS`: launch so many that come to their end at once, with so many milliseconds of the host asleep before each;
 //! * `fork`: have a child that does nothing until standard input ends; `fork-exit`: one that ends at once, as programs do.
 
 use anyhow::{Context, Result, bail, ensure};
@@ -116,9 +117,9 @@ impl Probe {
     fn perform(&mut self, what: &str) -> Result<()> {
         let library = &self.library;
         match what {
-            "begin" => self.begin(self.stream),
-            "begin-null" => self.begin(LEGACY),
-            "begin-thread" => self.begin(THREAD),
+            "begin" => self.begin(self.stream, 0),
+            "begin-null" => self.begin(LEGACY, 0),
+            "begin-thread" => self.begin(THREAD, 0),
             "begin-graph" => self.begin_graph(),
             "open" => {
                 self.gate.store(self.ticket, Ordering::Release);
@@ -160,19 +161,20 @@ impl Probe {
                 .try_for_each(|grid| self.launch_grid(self.stream, grid, 0)),
             "fork" => fork(false),
             "fork-exit" => fork(true),
+            _ if what.starts_with("slowly:") => self.launch_slowly(&what["slowly:".len()..]),
             _ => match what.split_once(':').map(|(word, count)| (word, count.parse())) {
+                Some(("begin", Ok(shared))) => self.begin(self.stream, shared),
                 Some(("shapes", Ok(count))) => (0..count).try_for_each(|shared| self.launch(self.stream, shared)),
                 Some(("many", Ok(count))) => (0..count).try_for_each(|_| self.launch(self.stream, 0)),
-                Some(("slowly", Ok(count))) => (0..count).try_for_each(|_| self.launch_slowly()),
                 _ => bail!("no such word"),
             },
         }
     }
 
-    fn begin(&mut self, stream: CUstream) -> Result<()> {
+    fn begin(&mut self, stream: CUstream, shared: c_uint) -> Result<()> {
         self.ticket += 1;
         self.last = stream;
-        self.launch(stream, 0)
+        self.launch(stream, shared)
     }
 
     fn put_beside(&mut self, stream: CUstream) -> Result<()> {
@@ -185,10 +187,14 @@ impl Probe {
         cu!(self.library, cuMemsetD32Async(unused, 0, 1, stream))
     }
 
-    fn launch_slowly(&self) -> Result<()> {
-        // Asleep, so that the software GPU has this core meanwhile.
-        std::thread::sleep(Duration::from_millis(2));
-        self.launch(self.stream, 0)
+    fn launch_slowly(&self, how: &str) -> Result<()> {
+        let (count, ms) = how.split_once(':').context("how many, and how slowly?")?;
+        let (count, pause): (u32, _) = (count.parse()?, Duration::from_millis(ms.parse()?));
+        (0..count).try_for_each(|_| {
+            // Asleep, so that the software GPU has this core meanwhile.
+            std::thread::sleep(pause);
+            self.launch(self.stream, 0)
+        })
     }
 
     fn launch(&self, stream: CUstream, shared: c_uint) -> Result<()> {

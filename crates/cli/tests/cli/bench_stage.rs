@@ -2,8 +2,7 @@
 //! expects of the real ones, and write down what they were given.
 
 use crate::daemon::built;
-use crate::stage::{Outcome, Stage, outcome};
-use std::os::unix::fs::PermissionsExt;
+use crate::stage::{Outcome, Stage, outcome, write_program};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -223,9 +222,7 @@ impl BenchStage {
     pub(crate) fn with_mps() -> Self {
         let bench = Self::new();
         let program = bench.stage.path("tools/nvidia-cuda-mps-control");
-        let text = MPS_CONTROL.replace("LOG", &bench.mps_log().display().to_string());
-        std::fs::write(&program, text).unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&program, &MPS_CONTROL.replace("LOG", &bench.mps_log().display().to_string()));
         // The shell and what the script needs.
         for tool in ["sh", "sleep", "touch", "rm"] {
             std::os::unix::fs::symlink(Path::new("/bin").join(tool), bench.stage.path("tools").join(tool)).unwrap();

@@ -83,12 +83,13 @@ fn the_other_ways_at_the_rates_of_the_first_parts() {
 #[test]
 fn what_was_measured_until_it_is_ended_is_there() {
     let bench = BenchStage::new();
-    let mut command = script(&bench, "1", &[]);
+    let mut command = script(&bench, "1", &["--limit", "3000"]);
     let mut child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
     // What an arm did is kept when it is over.
     let kept = bench.stage.path("out/runs/llm-train/kept/alone-0.5-chat.json.gz");
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
-    while !kept.exists() && std::time::Instant::now() < deadline {
+    while !kept.exists() {
+        let ended = child.try_wait().unwrap();
+        assert!(ended.is_none(), "before anything was kept: {ended:?}");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     let ended = Command::new("kill").arg(child.id().to_string()).status().unwrap();

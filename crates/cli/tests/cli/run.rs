@@ -2,7 +2,7 @@
 
 use crate::daemon::{DaemonStage, built};
 use crate::fake::FakeDaemon;
-use crate::stage::{Stage, outcome};
+use crate::stage::{Stage, outcome, write_program};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
@@ -161,11 +161,9 @@ fn sharing_the_software_gpu_takes_a_daemon() {
 
 #[test]
 fn a_script_and_its_name() {
-    use std::os::unix::fs::PermissionsExt;
     let stage = Stage::new();
     let _daemon = FakeDaemon::start(&stage);
-    std::fs::write(stage.path("script"), "#!/bin/sh\necho $0 $*\n").unwrap();
-    std::fs::set_permissions(stage.path("script"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&stage.path("script"), "#!/bin/sh\necho $0 $*\n");
     assert_eq!(outcome(stage.detshare().args(["run", "--", "./script", "--", "-x"])).stdout, "./script -- -x\n");
     let named = outcome(stage.detshare().args(["run", "--", "sh", "-c", "tr '\\0' ' ' </proc/$$/cmdline"]));
     assert!(named.stdout.starts_with("sh -c "), "{}{}", named.stdout, named.stderr);

@@ -117,6 +117,15 @@ pub(crate) fn outcome(command: &mut Command) -> Outcome {
     }
 }
 
+/// A script that can be executed. It is written by a process of its own: what is open for writing here may be so in a child that another
+/// test just forked, and is not executed then.
+pub(crate) fn write_program(program: &Path, text: &str) {
+    let written = program.with_extension("written");
+    std::fs::write(&written, text).unwrap();
+    assert!(Command::new("install").args(["-m", "755"]).args([written.as_path(), program]).status().unwrap().success());
+    std::fs::remove_file(written).unwrap();
+}
+
 /// A library that can be preloaded without any effect: one that every program has loaded already.
 fn harmless_library() -> PathBuf {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();

@@ -8,7 +8,6 @@ use rustix::io::FdFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -17,6 +16,9 @@ use tempfile::TempDir;
 /// Everything that a daemon reads or writes.
 pub(crate) struct House {
     place: TempDir,
+    /// What it keeps, in memory where there is such a folder: what is written there is written through to the disk, which others may keep
+    /// busy for seconds. `state` in its place leads to it.
+    _state: TempDir,
     daemon: Option<Child>,
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
@@ -27,7 +29,9 @@ impl House {
     pub(crate) fn empty() -> Self {
         let place = tempfile::tempdir().expect("a folder");
         fs::create_dir(place.path().join("bin")).expect("a folder");
-        Self { place, daemon: None, arguments: Vec::new(), variables: Vec::new() }
+        let state = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
+        std::os::unix::fs::symlink(state.path(), place.path().join("state")).expect("a link");
+        Self { place, _state: state, daemon: None, arguments: Vec::new(), variables: Vec::new() }
     }
 
     /// With a daemon that is ready.
@@ -80,9 +84,12 @@ impl House {
 
     /// A program that only this house's daemon finds.
     pub(crate) fn write_program(&self, name: &str, text: &str) {
-        let program = self.path("bin").join(name);
-        fs::write(&program, text).expect("written");
-        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).expect("executable");
+        // By a process of its own: what is open for writing here may be so in a child that another test just forked, and is not executed
+        // then.
+        fs::write(self.path("program"), text).expect("written");
+        let mut install = Command::new("install");
+        install.args(["-m", "755"]).arg(self.path("program")).arg(self.path("bin").join(name));
+        assert!(install.status().expect("run").success());
     }
 
     fn command(&self) -> Command {

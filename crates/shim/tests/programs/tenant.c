@@ -122,7 +122,7 @@ static void fork_beside_first_call(void) {
     pthread_barrier_wait(&barrier);
     pid_t child = fork();
     if (child == 0) {
-        alarm(20);
+        alarm(600);
         _exit(cuInit(0) == 0 && launch(cuLaunchKernel) == 0 ? 0 : 1);
     }
     int status = -1;

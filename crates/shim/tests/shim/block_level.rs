@@ -18,7 +18,17 @@ use std::time::Duration;
 const TURNAROUND_NS: u64 = 32_000;
 
 fn program(arguments: &[&str]) -> Command {
-    let mut command = Command::new(built("long_kernels"));
+    on_the_software_gpu(Command::new(built("long_kernels")), arguments)
+}
+
+/// One that begins when it is told a line: its process has its number before, and nothing else.
+fn program_once_told(arguments: &[&str]) -> Command {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", "read -r _ && exec \"$@\"", "sh"]).arg(built("long_kernels"));
+    on_the_software_gpu(shell, arguments)
+}
+
+fn on_the_software_gpu(mut command: Command, arguments: &[&str]) -> Command {
     command.args(arguments).env_clear().env("LD_PRELOAD", shim());
     command.env("DETSHARE_DRIVER", built("libdetshare_softgpu.so")).stdout(Stdio::piped()).stdin(Stdio::piped());
     command
@@ -132,7 +142,7 @@ impl Company {
         Self::started(office, arguments, settings, Some(TURNAROUND_NS), |_| ())
     }
 
-    /// With something that is done when it is started and knows of nobody yet.
+    /// With something that is done when its process is there.
     fn started(
         office: Rc<Office>,
         arguments: &[&str],
@@ -140,7 +150,24 @@ impl Company {
         turnaround_ns: Option<u64>,
         before: impl FnOnce(&mut Child),
     ) -> Self {
-        let mut command = program(arguments);
+        Self::of(program(arguments), office, settings, turnaround_ns, before)
+    }
+
+    /// With something that is done before the program begins.
+    fn begun(office: Rc<Office>, arguments: &[&str], before: impl FnOnce(&mut Child)) -> Self {
+        Self::of(program_once_told(arguments), office, &[], Some(TURNAROUND_NS), |child| {
+            before(child);
+            writeln!(child.stdin.as_mut().expect("piped"), "begin").expect("it listens");
+        })
+    }
+
+    fn of(
+        mut command: Command,
+        office: Rc<Office>,
+        settings: &[(&str, &str)],
+        turnaround_ns: Option<u64>,
+        before: impl FnOnce(&mut Child),
+    ) -> Self {
         command.env("DETSHARE_DIR", office.folder.path()).env("DETSHARE_CLASS", "best-effort");
         command.env("DETSHARE_BLOCK_LEVEL", "on").envs(settings.iter().copied());
         let mut child = command.spawn().expect("it can be started");
@@ -185,8 +212,19 @@ impl Company {
         self.report()?["shapes"].get(0).cloned()
     }
 
-    /// The last line that it says.
+    /// Waits until that holds; a program that ended before would be waited for in vain.
+    fn until(&mut self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
+        until(what, || {
+            let ended = self.child.try_wait().expect("it is ours");
+            let holds = holds(self);
+            assert!(holds || ended.is_none(), "before {what}: {ended:?}");
+            holds
+        });
+    }
+
+    /// The last line that it says, once it is told to end.
     fn ends(&mut self) -> String {
+        drop(self.child.stdin.take());
         let mut said = String::new();
         for line in BufReader::new(self.child.stdout.take().expect("piped")).lines() {
             said = line.expect("text");
@@ -232,14 +270,15 @@ fn a_long_kernel_gives_way_to_a_step_and_computes_the_same() {
 
 /// Persistent blocks that no thread of their process ever stops.
 const LEFT_ALONE: (&str, &str) = ("DETSHARE_BLOCK_LEVEL", "others:8");
-/// Long kernels for some seconds, of each of which the program checks that every block ran once.
-const FOR_SECONDS: [&str; 7] = ["--blocks", "3000", "--rounds", "200", "--for-ms", "8000", "--wait"];
+/// Kernels that are long enough to be stopped, until it is told to end; then the program checks that every block ran once in each. Of those
+/// that are far longer a part might be let go on a busy machine, and then none is launched in parts any more.
+const STOPPABLE: [&str; 6] = ["--blocks", "600", "--rounds", "200", "--until-told", "--wait"];
 
 /// The GPU itself sees the other process's page.
 #[test]
 fn a_step_stops_a_kernel_that_no_thread_of_its_process_stops() {
-    let mut company = Company::new(&FOR_SECONDS, &[LEFT_ALONE]);
-    until("a step stops it", || {
+    let mut company = Company::new(&STOPPABLE, &[LEFT_ALONE]);
+    company.until("a step stops it", |company| {
         company.step();
         company.stopped_by_others() > 0
     });
@@ -249,8 +288,8 @@ fn a_step_stops_a_kernel_that_no_thread_of_its_process_stops() {
 /// Its page says for ever that it is busy. Whoever comes in its place is somebody else.
 #[test]
 fn one_who_has_left_in_the_middle_of_a_step_stops_nobody() {
-    let mut company = Company::new(&FOR_SECONDS, &[LEFT_ALONE]);
-    until("a step stops it", || {
+    let mut company = Company::new(&STOPPABLE, &[LEFT_ALONE]);
+    company.until("a step stops it", |company| {
         company.step();
         company.stopped_by_others() > 0
     });
@@ -260,7 +299,7 @@ fn one_who_has_left_in_the_middle_of_a_step_stops_nobody() {
     assert_eq!(place.slot(), company.place.slot());
     let left = core::mem::replace(&mut company.other, next);
     let before = company.stopped_by_others();
-    until("the next one's steps stop it", || {
+    company.until("the next one's steps stop it", |company| {
         company.step();
         company.stopped_by_others() > before
     });
@@ -308,9 +347,9 @@ fn only_entry(folder: &Path) -> PathBuf {
 /// What was rewritten is found again; a broken entry is made anew, and said.
 #[test]
 fn rewritten_modules_are_kept_and_broken_ones_made_anew() {
-    let arguments = ["--blocks", "300", "--rounds", "20", "--for-ms", "1000", "--wait"];
+    let arguments = ["--blocks", "300", "--rounds", "20", "--until-told", "--wait"];
     let mut company = Company::new(&arguments, &[]);
-    until("the first has its versions", || company.is_prepared());
+    company.until("the first has its versions", Company::is_prepared);
     company.ends();
     let office = Rc::clone(&company.office);
     let entry = only_entry(office.folder.path());
@@ -318,7 +357,7 @@ fn rewritten_modules_are_kept_and_broken_ones_made_anew() {
 
     std::fs::write(&entry, &whole[..whole.len() - 1]).expect("it can be cut");
     let mut company = Company::in_office(Rc::clone(&office), &arguments, &[]);
-    until("the second has its versions", || company.is_prepared());
+    company.until("the second has its versions", Company::is_prepared);
     let report = company.report().expect("it is there");
     assert!(report["modules"][0]["notes"][0].as_str().is_some_and(|note| note.contains("corrupt")), "{report}");
     company.ends();
@@ -330,8 +369,8 @@ fn rewritten_modules_are_kept_and_broken_ones_made_anew() {
         let unfinished = entry.with_extension(format!("{}.part", child.id()));
         std::os::unix::fs::symlink("/dev/full", unfinished).expect("a link");
     };
-    let mut company = Company::started(Rc::clone(&office), &arguments, &[], Some(TURNAROUND_NS), fill);
-    until("the third has its versions", || company.is_prepared());
+    let mut company = Company::begun(Rc::clone(&office), &arguments, fill);
+    company.until("the third has its versions", Company::is_prepared);
     let report = company.report().expect("it is there");
     assert!(report["modules"][0]["notes"][0].as_str().is_some_and(|note| note.contains("No space left")), "{report}");
     company.ends();
@@ -340,16 +379,18 @@ fn rewritten_modules_are_kept_and_broken_ones_made_anew() {
     // Where nothing can be kept, everything goes on.
     std::fs::remove_dir_all(office.folder.path().join("block-level")).expect("it can be removed");
     std::fs::write(office.folder.path().join("block-level"), "in the way").expect("it can be written");
-    Company::in_office(office, &arguments, &[]).ends();
+    let mut company = Company::in_office(office, &arguments, &[]);
+    company.until("launches go on", |company| company.launched() > 200);
+    company.ends();
 }
 
 /// Whatever keeps the thread in the background from having versions ready, here a file that nobody reads: the first launches are made,
 /// and many more, with the originals.
 #[test]
 fn no_launch_waits_for_versions_to_be_ready() {
-    let arguments = ["--blocks", "300", "--rounds", "20", "--for-ms", "1000", "--wait"];
+    let arguments = ["--blocks", "300", "--rounds", "20", "--until-told", "--wait"];
     let mut company = Company::new(&arguments, &[]);
-    until("the first has its versions", || company.is_prepared());
+    company.until("the first has its versions", Company::is_prepared);
     company.ends();
     let office = Rc::clone(&company.office);
     let entry = only_entry(office.folder.path());
@@ -360,21 +401,20 @@ fn no_launch_waits_for_versions_to_be_ready() {
         unread.set_extension(format!("{}.part", child.id()));
         assert!(Command::new("mkfifo").arg(&unread).status().expect("it can be started").success());
     };
-    let arguments = ["--blocks", "300", "--rounds", "20", "--for-ms", "60000", "--wait"];
-    let company = Company::started(office, &arguments, &[], Some(TURNAROUND_NS), block);
-    until("launches go on", || company.launched() > 200);
+    let mut company = Company::begun(office, &arguments, block);
+    company.until("launches go on", |company| company.launched() > 200);
     assert!(!company.is_prepared());
     // It waits there: whoever opens it for reading waits for one who writes.
     std::fs::read(&unread).expect("it is there");
-    until("it has its versions", || company.is_prepared());
+    company.until("it has its versions", Company::is_prepared);
 }
 
 /// A daemon that takes its time: what was loaded before it answered has versions all the same.
 #[test]
 fn what_is_loaded_before_the_daemon_answers_gets_its_versions() {
-    let arguments = ["--blocks", "300", "--rounds", "20", "--for-ms", "60000", "--wait", "--progress"];
-    let company = Company::started(Rc::new(Office::open()), &arguments, &[], Some(TURNAROUND_NS), is_loaded);
-    until("it has its versions", || company.is_prepared());
+    let arguments = ["--blocks", "300", "--rounds", "20", "--until-told", "--wait", "--progress"];
+    let mut company = Company::started(Rc::new(Office::open()), &arguments, &[], Some(TURNAROUND_NS), is_loaded);
+    company.until("it has its versions", Company::is_prepared);
 }
 
 /// The program says that it has loaded its kernels.
@@ -425,22 +465,21 @@ impl Drop for Running {
 /// It is never idle, from any of its threads: there is a moment for it all the same.
 #[test]
 fn a_program_that_always_has_something_to_do_gets_its_versions() {
-    let busy = "--blocks 97 --rounds 50 --for-ms 60000 --ahead 2 --threads 2 --load-again";
+    let busy = "--blocks 97 --rounds 10 --until-told --ahead 1 --threads 2 --load-again";
     let arguments: Vec<&str> = busy.split(' ').collect();
     // What it has loaded by then stays as it is, and launches of it do not wait for anything.
     let mut company = Company::started(Rc::new(Office::open()), &arguments, &[], None, |_| ());
-    until("it always has something to do", || company.launched() > 100);
+    company.until("it always has something to do", |company| company.launched() > 100);
     let office = Rc::clone(&company.office);
     company.admitted.give(&office, |entry| entry.turnaround_ns = Some(TURNAROUND_NS));
-    let mut input = company.child.stdin.take().expect("piped");
-    writeln!(input, "load").expect("it listens");
-    until("what it has loaded meanwhile has versions", || company.is_prepared());
+    writeln!(company.child.stdin.as_mut().expect("piped"), "load").expect("it listens");
+    company.until("what it has loaded meanwhile has versions", Company::is_prepared);
 }
 
 /// A configuration that changes while a program runs.
 #[test]
 fn what_the_daemon_says_later_counts_from_then_on() {
-    let mut company = Company::new(&["--blocks", "1500", "--rounds", "100", "--for-ms", "60000", "--wait"], &[]);
+    let mut company = Company::new(&["--blocks", "1500", "--rounds", "100", "--until-told", "--wait"], &[]);
     let launches = |company: &Company| company.shape().and_then(|shape| shape["launches"].as_u64()).unwrap_or(0);
     let turnaround = |company: &Company| company.report().and_then(|report| report["turnaround_ns"].as_u64());
     let launch_on = |company: &Company| {
@@ -473,8 +512,8 @@ fn what_the_daemon_says_later_counts_from_then_on() {
 /// Killed in the middle of a kernel that has been stopped: others go on.
 #[test]
 fn a_program_that_is_killed_in_the_middle_harms_nobody() {
-    let mut company = Company::new(&["--blocks", "3000", "--rounds", "300", "--for-ms", "60000", "--wait"], &[]);
-    until("it gives way", || {
+    let mut company = Company::new(&["--blocks", "3000", "--rounds", "300", "--until-told", "--wait"], &[]);
+    company.until("it gives way", |company| {
         company.step();
         company.shape().is_some_and(|shape| shape["preempted"].as_u64() > Some(0))
     });

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 use core::ffi::{c_uint, c_void};
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use detshare_cuda::types::{
     CUcontext, CUdevice_v1, CUdeviceptr, CUdeviceptr_v2, CUevent, CUfunction, CUlaunchConfig, CUstream,
 };
@@ -85,6 +85,9 @@ struct Arguments {
     /// Go on for so long instead of a number of launches, in milliseconds; then the result is not decided by the options
     #[arg(long)]
     for_ms: Option<u64>,
+    /// Go on until a line comes from standard input, or it ends, instead of a number of launches; as with --for-ms
+    #[arg(long, conflicts_with = "for_ms")]
+    until_told: bool,
     #[command(flatten)]
     module: module::How,
     /// Launch it once with addresses that nobody has, and print the codes of the launch and of waiting for it
@@ -116,9 +119,11 @@ struct Program {
     /// A word of the host that the GPU can see.
     word: *mut AtomicU32,
     word_on_gpu: CUdeviceptr,
+    /// Whether it was told to end.
+    is_told: AtomicBool,
 }
 
-// SAFETY: handles of the driver, which any thread may use, and an atomic that stays.
+// SAFETY: handles of the driver, which any thread may use, and atomics; what the pointer points to stays.
 unsafe impl Sync for Program {}
 
 fn run(arguments: &Arguments) -> Result<u64> {
@@ -136,7 +141,8 @@ fn run(arguments: &Arguments) -> Result<u64> {
     let (mut word, mut word_on_gpu) = (null_mut(), CUdeviceptr_v2(0));
     cu!(library, cuMemHostAlloc(&raw mut word, 4096, MAPPED))?;
     cu!(library, cuMemHostGetDevicePointer_v2(&raw mut word_on_gpu, word, 0))?;
-    let program = Program { library, context, kernel, word: word.cast(), word_on_gpu };
+    let is_told = AtomicBool::new(false);
+    let program = Program { library, context, kernel, word: word.cast(), word_on_gpu, is_told };
     if arguments.fault {
         return program.fault(arguments);
     }
@@ -152,7 +158,9 @@ fn run(arguments: &Arguments) -> Result<u64> {
                 })
             })
             .collect();
-        program.disturb(arguments)?;
+        let disturbed = program.disturb(arguments);
+        program.is_told.store(true, Ordering::Relaxed);
+        disturbed?;
         threads.into_iter().map(|thread| thread.join().expect("it does not panic")).collect::<Result<Vec<_>>>()
     });
     if arguments.reset_after_ms.is_some() {
@@ -221,6 +229,9 @@ impl Program {
             std::thread::sleep(Duration::from_millis(ms));
             cu!(self.library, cuDevicePrimaryCtxReset_v2(CUdevice_v1(0)))?;
         }
+        if arguments.until_told {
+            std::io::stdin().read_line(&mut String::new()).context("no line")?;
+        }
         Ok(())
     }
 
@@ -249,6 +260,7 @@ impl Program {
         let (started, mut slowest) = (Instant::now(), Duration::ZERO);
         let is_over = |launches: u32| match arguments.for_ms {
             Some(ms) => started.elapsed() >= Duration::from_millis(ms),
+            None if arguments.until_told => self.is_told.load(Ordering::Relaxed),
             None => launches >= arguments.launches,
         };
         let mut made = VecDeque::new();

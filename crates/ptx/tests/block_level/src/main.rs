@@ -36,6 +36,7 @@ mod worker;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
+use detshare_test_child::patience;
 use overseer::Means;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -145,7 +146,7 @@ impl On {
         // A file of that name in this folder is meant before one that the system finds.
         let driver = self.driver.canonicalize().unwrap_or(self.driver);
         let end = self.limit.and_then(|seconds| Instant::now().checked_add(Duration::from_secs(seconds)));
-        Means { driver, jobs: self.jobs.unwrap_or(cores).max(1), patience_s: self.patience, end }
+        Means { driver, jobs: self.jobs.unwrap_or(cores).max(1), patience_s: patience(self.patience), end }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::worker::{DOING, Outcome, Request};
 use anyhow::{Context, Result, bail};
-use detshare_test_child::ending;
+use detshare_test_child::{ending, patience};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// How long a worker has for its first word. Many processes at once wait for each other in a driver.
-const FIRST_WORD: Duration = Duration::from_secs(60);
+const FIRST_WORD_S: u32 = 60;
 /// How much longer than it may take is waited for an answer, in which a worker ends itself.
 const GRACE: Duration = Duration::from_secs(3);
 /// How long a worker that was killed is waited for, and how often is looked.
@@ -129,8 +129,8 @@ impl<'m> Overseer<'m> {
         self.ready()?;
         let mut running = self.worker.take().context("no worker")?;
         let limit_s = request.limit_s(self.means.patience_s);
-        let patience = Duration::from_secs(limit_s.into()) + GRACE;
-        let wait = self.means.left(patience);
+        let longest = Duration::from_secs(limit_s.into()) + GRACE;
+        let wait = self.means.left(longest);
         let asked = writeln!(running.requests, "{}", request.to_json());
         let mut doing = None;
         let answered =
@@ -142,9 +142,9 @@ impl<'m> Overseer<'m> {
                     // Whether or not that works is for `end` to say.
                     _ = running.process.kill();
                 }
-                let is_cut_short = why == RecvTimeoutError::Timeout && wait < patience;
+                let is_cut_short = why == RecvTimeoutError::Timeout && wait < longest;
                 let outcome = match running.end() {
-                    Ok(_) if why == RecvTimeoutError::Timeout => format!("not done after {} s", patience.as_secs()),
+                    Ok(_) if why == RecvTimeoutError::Timeout => format!("not done after {} s", longest.as_secs()),
                     Ok(status) => ending(status.into_raw(), limit_s),
                     Err(error) => format!("{error:#}"),
                 };
@@ -167,7 +167,7 @@ impl<'m> Overseer<'m> {
         command.arg("worker").arg("--driver").arg(&self.means.driver).env("CUDA_CACHE_DISABLE", "1");
         command.arg("--patience").arg(self.means.patience_s.to_string());
         let running = Running::new(&mut command)?;
-        match running.answers.recv_timeout(self.means.left(FIRST_WORD)) {
+        match running.answers.recv_timeout(self.means.left(Duration::from_secs(patience(FIRST_WORD_S).into()))) {
             Ok(greeting) if greeting == "ready" => Ok(running),
             Ok(_) | Err(RecvTimeoutError::Disconnected) => {
                 said(running.end());

@@ -10,7 +10,7 @@ use crate::{Settings, call, execute, reference};
 use anyhow::{Context, Result};
 use detshare_cuda::Driver;
 use detshare_cuda::driver::Visibility;
-use detshare_test_child::{ending, limit};
+use detshare_test_child::{ending, limit, patience};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -42,7 +42,7 @@ pub(crate) enum News {
 
 /// Runs every `jobs`-th program from that one on, as many as one worker does, telling on standard output.
 pub(crate) fn work(settings: &Settings, from: u64) -> Result<()> {
-    limit(TIME_LIMIT_S);
+    limit(patience(TIME_LIMIT_S));
     let driver = Driver::open(&settings.driver, Visibility::Local)?;
     let machine = Machine::new(&driver, settings.broken)?;
     let mut number = from;
@@ -51,7 +51,7 @@ pub(crate) fn work(settings: &Settings, from: u64) -> Result<()> {
             break;
         }
         tell(&json!({ "start": number }))?;
-        limit(TIME_LIMIT_S);
+        limit(patience(TIME_LIMIT_S));
         let program = generate::program(settings.seed, number, settings.threads);
         let expected = reference::expected(&program);
         match execute::run(&machine, &program, &expected) {
@@ -126,10 +126,11 @@ fn listen(mut child: Child, news: &Sender<News>) -> Result<u64> {
         }
     }
     let status = child.wait().context("a worker is lost")?;
-    let last =
-        last.with_context(|| format!("a worker {} before its first program", ending(status.into_raw(), TIME_LIMIT_S)))?;
+    let last = last.with_context(|| {
+        format!("a worker {} before its first program", ending(status.into_raw(), patience(TIME_LIMIT_S)))
+    })?;
     if open {
-        let wrong = format!("the worker {}", ending(status.into_raw(), TIME_LIMIT_S));
+        let wrong = format!("the worker {}", ending(status.into_raw(), patience(TIME_LIMIT_S)));
         let _ = news.send(News::Program { number: last, wrong: Some(wrong) });
     }
     Ok(last)

@@ -2,7 +2,7 @@
 
 use super::{Company, LEFT_ALONE, TURNAROUND_NS, count, program, run};
 use crate::tenants::{Office, SLO_AWARE, until};
-use detshare_board::{Class, Tenant};
+use detshare_board::{Class, Tenant, clock};
 use serde_json::Value;
 use std::fs::File;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ const IN_SLICES: (&str, &str) = ("DETSHARE_BLOCK_LEVEL", "slices:37");
 
 /// How many launches of a kernel that is loaded so are made in slices; its results are those that it has otherwise.
 fn in_slices(loaded: &[&str]) -> u64 {
-    let arguments = [&["--blocks", "300", "--launches", "3"], loaded].concat();
+    let arguments = [&["--blocks", "300", "--launches", "3", "--wait"], loaded].concat();
     let (alone, _) = run(&arguments, &[]);
     let (forced, stats) = run(&arguments, &[IN_SLICES]);
     assert_eq!(alone, forced, "{loaded:?}");
@@ -67,7 +67,7 @@ fn a_latency_tenant_has_no_versions() {
 fn a_step_that_was_there_before_does_not_stop_a_kernel() {
     let office = Office::open();
     let stats = office.folder.path().join("stats.json");
-    let mut command = program(&["--blocks", "300", "--rounds", "20", "--for-ms", "2000", "--wait"]);
+    let mut command = program(&["--blocks", "300", "--rounds", "20", "--until-told", "--wait"]);
     command.env("DETSHARE_DIR", office.folder.path()).env("DETSHARE_CLASS", "best-effort");
     let mut child = command.env(LEFT_ALONE.0, LEFT_ALONE.1).env("DETSHARE_STATS", &stats).spawn().expect("it starts");
     office.daemon.set_policy(SLO_AWARE);
@@ -75,6 +75,10 @@ fn a_step_that_was_there_before_does_not_stop_a_kernel() {
     let busy = |other: &Tenant| assert!(other.launch().is_busy());
     let (_other, _place) = office.introduce_one_who_has(&admitted, Class::Latency, busy);
     until("it is held for that step", || admitted.view.is_holding());
+    let launched = || admitted.view.read(clock::now()).launched;
+    let before = launched();
+    until("it has been let pass again and again", || launched() > before + 60);
+    drop(child.stdin.take());
     assert!(child.wait().expect("it ends").success());
     let stats: Value = serde_json::from_str(&std::fs::read_to_string(stats).expect("stats")).expect("JSON");
     let stats = &stats["block_level"];
@@ -92,9 +96,9 @@ fn rewritten_modules_on_disk_have_a_bound() {
     for file in [&old, &foreign] {
         File::create(file).and_then(|file| file.set_len(ALL_THE_ROOM)).expect("a file without content");
     }
-    let arguments = ["--blocks", "300", "--rounds", "20", "--for-ms", "1000", "--wait"];
+    let arguments = ["--blocks", "300", "--rounds", "20", "--until-told", "--wait"];
     let mut company = Company::in_office(office, &arguments, &[]);
-    until("it has its versions", || company.is_prepared());
+    company.until("it has its versions", Company::is_prepared);
     assert!(!old.exists() && foreign.exists());
     assert_eq!(company.report().expect("it is there")["modules"][0]["notes"], Value::Array(vec![]));
     company.ends();

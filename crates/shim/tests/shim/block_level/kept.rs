@@ -47,7 +47,7 @@ impl House {
 
     /// A best-effort program with long kernels, which goes on until it is killed.
     fn program(&self) -> Child {
-        let mut command = program(&["--blocks", "1500", "--rounds", "100", "--for-ms", "60000", "--wait"]);
+        let mut command = program(&["--blocks", "1500", "--rounds", "100", "--until-told", "--wait"]);
         command.env("DETSHARE_DIR", self.run_folder()).env("DETSHARE_CLASS", "best-effort");
         command.env("DETSHARE_BLOCK_LEVEL", "on").spawn().expect("it can be started")
     }

@@ -70,7 +70,7 @@ fn a_server_that_leaves_most_of_the_gpu_idle_is_content_with_some_sms() {
     let other = office.introduce(&admitted, Class::BestEffort);
     other.launch();
     let has = |program: &mut Program, sms| {
-        program.does(&["slowly:20", "stream"]);
+        program.does(&["slowly:20:2", "stream"]);
         admitted.view.read(clock::now()).lane_width == sms
     };
     until("it is on some SMs, as it says that it needs no more", || {

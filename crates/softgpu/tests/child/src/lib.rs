@@ -22,6 +22,14 @@ pub fn wait_for(process: libc::pid_t) -> std::io::Result<libc::c_int> {
     }
 }
 
+/// Seconds after which something hangs that takes so many at most on a machine with nothing else to do. Where that is not so, the
+/// environment has `DETSHARE_HANGS_AFTER_S`.
+#[must_use]
+pub fn patience(seconds: u32) -> u32 {
+    let told = std::env::var("DETSHARE_HANGS_AFTER_S").ok().and_then(|told| told.parse().ok());
+    told.map_or(seconds, |told: u32| told.max(seconds))
+}
+
 /// Ends this process with the signal that [`ending`] takes for "not done", unless it is done before.
 pub fn limit(seconds: u32) {
     // SAFETY: takes a number. The signal's default action ends the process.

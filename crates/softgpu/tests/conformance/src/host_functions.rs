@@ -7,6 +7,7 @@ use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use detshare_cuda::Driver;
 use detshare_cuda::types::{CUresult, CUstream};
+use detshare_test_child::patience;
 use std::time::{Duration, Instant};
 
 tests! { host_functions:
@@ -58,12 +59,12 @@ unsafe extern "C" fn count(data: *mut c_void) {
 
 /// Does not return before it is released, or for so long that the test has failed anyway.
 unsafe extern "C" fn hold(data: *mut c_void) {
-    const LONGEST: Duration = Duration::from_secs(20);
+    let longest = Duration::from_secs(patience(20).into());
     // SAFETY: registered with the address of a Calls whose stream is waited for.
     let calls = unsafe { calls(data) };
     calls.count.fetch_add(1, Ordering::SeqCst);
     let start = Instant::now();
-    while !calls.released.load(Ordering::SeqCst) && start.elapsed() < LONGEST {
+    while !calls.released.load(Ordering::SeqCst) && start.elapsed() < longest {
         std::thread::yield_now();
     }
 }

@@ -64,6 +64,7 @@ mod virtual_memory;
 use anyhow::{Context, Result};
 use clap::Parser;
 use detshare_cuda::Driver;
+use detshare_test_child::patience;
 use serde_json::json;
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -168,7 +169,7 @@ fn run<'a>(driver: &Path, mut tests: impl Iterator<Item = &'a Test>, arguments: 
         while running.len() < arguments.jobs.get()
             && let Some(test) = tests.next()
         {
-            running.push_back(runner::start(driver, test, arguments.limit)?);
+            running.push_back(runner::start(driver, test, patience(arguments.limit))?);
         }
         let Some(oldest) = running.pop_front() else { break };
         let mut report = oldest.finish()?;

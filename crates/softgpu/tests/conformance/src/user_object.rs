@@ -9,6 +9,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering};
 use detshare_cuda::Driver;
 use detshare_cuda::types::{CUuserObject, CUuserObject_flags, CUuserObjectRetain_flags};
+use detshare_test_child::patience;
 use std::time::{Duration, Instant};
 
 tests! { user_object:
@@ -25,7 +26,7 @@ tests! { user_object:
 const NO_DESTRUCTOR_SYNC: u32 = CUuserObject_flags::CU_USER_OBJECT_NO_DESTRUCTOR_SYNC.0;
 const MOVE: u32 = CUuserObjectRetain_flags::CU_GRAPH_USER_OBJECT_MOVE.0;
 /// Far more than a destructor that is due takes to come.
-const LONG: Duration = Duration::from_secs(20);
+const LONG_S: u32 = 20;
 
 unsafe extern "C" fn count(data: *mut c_void) {
     // SAFETY: made with the address of a counter that is never freed.
@@ -46,9 +47,9 @@ fn create(driver: &Driver, destroyed: &'static AtomicU32, references: u32) -> Re
 
 /// The destructor comes by itself, some time after it is due.
 fn is_destroyed(destroyed: &AtomicU32) -> Outcome {
-    let start = Instant::now();
+    let (start, longest) = (Instant::now(), Duration::from_secs(patience(LONG_S).into()));
     while destroyed.load(Ordering::SeqCst) == 0 {
-        ensure!(start.elapsed() < LONG, "the destructor did not come");
+        ensure!(start.elapsed() < longest, "the destructor did not come");
         std::thread::yield_now();
     }
     ensure!(destroyed.load(Ordering::SeqCst) == 1, "the destructor came more than once");

@@ -9,7 +9,7 @@ use crate::case::Case;
 use crate::gpu::Gpu;
 use anyhow::{Context, Result};
 use detshare_cuda::types::CUresult;
-use detshare_test_child::{ending, limit, wait_for};
+use detshare_test_child::{ending, limit, patience, wait_for};
 use serde_json::{Value, json};
 use std::fmt;
 use std::io::{BufRead, BufReader, PipeWriter, Write};
@@ -78,13 +78,13 @@ fn in_child(driver: &Path, cases: &[Case], mut tell: impl FnMut(Observed)) -> Re
     }
     let status = wait_for(process).context("a child is lost")?;
     let complete = stopped || answers == cases.len();
-    Ok(if complete { None } else { Some(ending(status, TIME_LIMIT_S)) })
+    Ok(if complete { None } else { Some(ending(status, patience(TIME_LIMIT_S))) })
 }
 
 fn child(driver: &Path, cases: &[Case], mut writer: PipeWriter) -> ! {
     let mut gpu = None;
     for case in cases {
-        limit(TIME_LIMIT_S);
+        limit(patience(TIME_LIMIT_S));
         let outcome = match &gpu {
             Some(gpu) => Gpu::run(gpu, case),
             None => Gpu::open(driver).and_then(|opened| gpu.insert(opened).run(case)),

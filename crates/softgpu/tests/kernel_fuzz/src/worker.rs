@@ -11,7 +11,7 @@ use crate::kernel::Kernel;
 use crate::reference;
 use crate::shrink::{Edit, apply};
 use anyhow::{Context, Result, bail};
-use detshare_test_child::{ending, limit};
+use detshare_test_child::{ending, limit, patience};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -123,11 +123,14 @@ fn requested(seed: u64, line: &str) -> Result<(Vec<Kernel>, u32)> {
     match verb {
         Some("batch") => {
             let count: u64 = words.next().context("no count")?.parse().context("no count")?;
-            Ok(((number..number + count).map(|number| generate::kernel(seed, number)).collect(), BATCH_LIMIT_S))
+            Ok((
+                (number..number + count).map(|number| generate::kernel(seed, number)).collect(),
+                patience(BATCH_LIMIT_S),
+            ))
         }
         Some("alone") => {
             let edits: Result<Vec<Edit>> = words.map(str::parse).collect();
-            Ok((vec![apply(generate::kernel(seed, number), &edits?)], ALONE_LIMIT_S))
+            Ok((vec![apply(generate::kernel(seed, number), &edits?)], patience(ALONE_LIMIT_S)))
         }
         _ => bail!("{line:?} is no request"),
     }
@@ -235,7 +238,7 @@ impl Overseer {
         let Some(Running { mut process, requests, answers, .. }) = self.worker.take() else { bail!("no worker") };
         drop((requests, answers));
         let status = process.wait().context("a worker is lost")?;
-        Ok(ending(status.into_raw(), BATCH_LIMIT_S))
+        Ok(ending(status.into_raw(), patience(BATCH_LIMIT_S)))
     }
 }
 
