@@ -363,21 +363,21 @@ impl Checker {
             self.add(FindingKind::ReservedShared, [site, site], || words::reserved(moment, lane, place));
             return;
         }
-        let (clocks, together) = (&self.clocks, &self.together[warp as usize]);
+        let (known, together) = (self.clocks.of(warp), &self.together[warp as usize]);
         let needs_fence = access.agent().is_some() && !touch.writes();
         let before = |earlier: &Access| {
             let is_before = match earlier.agent() {
-                Some(agent) => clocks.is_before(agent, earlier.clock(), warp),
+                Some(agent) => known.has_happened(agent, earlier.clock()),
                 None if earlier.is_under_way() => false,
                 None if earlier.warp() == warp => {
                     together.is_before(earlier.lane(), (earlier.step(), earlier.clock()), lane)
                 }
-                None => clocks.is_before(earlier.warp(), earlier.clock(), warp),
+                None => known.has_happened(earlier.warp(), earlier.clock()),
             };
             let is_thread = earlier.agent().is_none();
             match is_before {
                 false => Before::No,
-                true if needs_fence && is_thread && !clocks.is_fenced(earlier.warp(), earlier.clock(), warp) => {
+                true if needs_fence && is_thread && !known.is_fenced(earlier.warp(), earlier.clock()) => {
                     Before::Unfenced
                 }
                 true => Before::Yes,

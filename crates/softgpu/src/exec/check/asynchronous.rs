@@ -188,8 +188,8 @@ impl Checker {
     /// A barrier's phase waits for all small copies of a thread so far.
     fn count_copies(&mut self, moment: Moment<'_>, lane: usize, place: Place) {
         let phase = self.phase(place);
-        let (warp, clocks) = (moment.accessor.warp, &self.clocks);
-        let come = self.copies.count((warp, lane), phase, |(agent, count)| clocks.is_before(agent, count, warp));
+        let (warp, known) = (moment.accessor.warp, self.clocks.of(moment.accessor.warp));
+        let come = self.copies.count((warp, lane), phase, |(agent, count)| known.has_happened(agent, count));
         let thread = self.new_access(moment.accessor, lane, Touch::Replace);
         for bytes in come.places {
             self.shadows[moment.block.rank as usize].counted(bytes, thread, phase);

@@ -47,6 +47,16 @@ impl Known {
         self.fenced.join(&from.fenced);
     }
 
+    /// Whether everything of a warp or agent up to that count has happened.
+    pub(super) fn has_happened(&self, who: u32, count: u32) -> bool {
+        self.happened.get(who as usize) >= count
+    }
+
+    /// Whether `fence.proxy.async` came behind it.
+    pub(super) fn is_fenced(&self, who: u32, count: u32) -> bool {
+        self.fenced.get(who as usize) >= count
+    }
+
     /// An agent has finished so much.
     pub(super) fn finished(&mut self, agent: u32, count: u32) {
         self.happened.raise(agent as usize, count);
@@ -103,14 +113,9 @@ impl Clocks {
         self.warps[warp as usize].happened.get(warp as usize)
     }
 
-    /// Whether everything of a warp or agent up to that count has happened before what the other warp does now.
-    pub(super) fn is_before(&self, who: u32, count: u32, other: u32) -> bool {
-        self.warps[other as usize].happened.get(who as usize) >= count
-    }
-
-    /// Whether `fence.proxy.async` came between.
-    pub(super) fn is_fenced(&self, who: u32, count: u32, other: u32) -> bool {
-        self.warps[other as usize].fenced.get(who as usize) >= count
+    /// What a warp knows.
+    pub(super) fn of(&self, warp: u32) -> &Known {
+        &self.warps[warp as usize]
     }
 
     /// A warp hands on what it knows.

@@ -76,6 +76,9 @@ fn a_consumer_that_does_not_wait_is_found() {
 
 #[test]
 fn a_wait_for_the_wrong_phase_is_found() {
+    // Who has arrived in a phase that is not over is not waited for.
+    let consume = format!("{} {READ_OTHER}", wait("%r97", 1, "WAIT"));
+    finds(&produced(&format!("{WRITE} @!%p9 {ARRIVE}"), &consume), "nothing orders the two");
     // The phase before the first one counts as over: the consumer reads what was there before.
     let before = format!("{WRITE} bar.sync 0; @%p8 bra CONSUME; {WRITE} {ARRIVE} bra END; CONSUME:");
     let read = "ld.shared.u32 %r2, [%r98+128]; END:";
@@ -123,7 +126,7 @@ fn lanes_wait_for_each_other_through_memory() {
     let body = |wait: &str| {
         format!(
             "@!%p8 bra END; @%p9 bra WRITE; {wait} ld.shared.u32 %r2, [%r99]; bra END;
-             WRITE: st.shared.u32 [%r99], 3; mbarrier.arrive.shared.b64 _, [%r96]; END:"
+             WRITE: st.shared.u32 [%r99], 3; mbarrier.arrive.shared.b64 _, [%r96]; END: bar.warp.sync -1;"
         )
     };
     finds_nothing(&body(&wait("%r96", 0, "WAIT")));
@@ -131,7 +134,7 @@ fn lanes_wait_for_each_other_through_memory() {
     finds_nothing(&format!(
         "@!%p8 bra OTHER; @%p9 bra WRITE; {} ld.shared.u32 %r2, [%r99]; bra END;
          WRITE: st.shared.u32 [%r99], 3; mbarrier.arrive.shared.b64 _, [%r96]; bra END;
-         OTHER: {} mbarrier.arrive.shared.b64 _, [%r97]; END:",
+         OTHER: {} mbarrier.arrive.shared.b64 _, [%r97]; END: bar.warp.sync -1;",
         wait("%r97", 0, "FIRST"),
         wait("%r96", 0, "SECOND"),
     ));
@@ -305,13 +308,13 @@ fn boxes_of_tensors_are_waited_for() {
 }
 
 /// A of 64 by 16 halves and B of 16 by 8, multiplied by the first four warps of a block with a fifth.
-fn products(write: &str, then: &str, fifth: &str) -> Vec<Finding> {
+fn products(write: &str, before: &str, then: &str, fifth: &str) -> Vec<Finding> {
     let body = format!(
         ".shared .align 1024 .b8 m[4096]; .shared .align 8 .b64 bar; mov.u32 %r2, m; mad.lo.u32 %r3, %t, 16, %r2; mov.u32 %r96, bar;
          setp.eq.u32 %p9, %t, 0; @%p9 mbarrier.init.shared.b64 [%r96], 4; bar.sync 0;
          setp.lt.u32 %p2, %t, 128; shr.u32 %r4, %r2, 4; cvt.u64.u32 %rd1, %r4; or.b64 %rd1, %rd1, 0x0000000800400000;
          add.u64 %rd2, %rd1, 128; setp.ne.u32 %p3, %t, %t; mov.u32 %r1, 0; and.b32 %r5, %t, 31; setp.eq.u32 %p4, %r5, 0;
-         {write} bar.sync 0; @!%p2 bra FIFTH;
+         {write} bar.sync 0; @!%p2 bra FIFTH; {before}
          wgmma.fence.sync.aligned;
          wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{%f0, %f1, %f2, %f3}}, %rd1, %rd2, %p3, 1, 1, 0, 0;
          wgmma.commit_group.sync.aligned;
@@ -330,21 +333,25 @@ fn products_read_until_they_are_waited_for() {
         fence.proxy.async;";
     let done = "wgmma.wait_group.sync.aligned 0; @%p4 mbarrier.arrive.shared.b64 _, [%r96];";
     let again = format!("{} st.shared.u32 [%r2+512], 1; st.shared.u32 [%r2+2048], 1;", wait("%r96", 0, "WAIT"));
-    assert_eq!(products(write, done, &again), []);
+    assert_eq!(products(write, "", done, &again), []);
     // One of the four may tell that it is over.
     let one = "wgmma.wait_group.sync.aligned 0; @%p9 mbarrier.arrive.shared.b64 _, [%r96], 4;";
-    assert_eq!(products(write, one, &again), []);
+    assert_eq!(products(write, "", one, &again), []);
+    // Warps that come later here have been there on a GPU.
+    let late = "setp.lt.u32 %p5, %t, 32; @%p5 bra GO; mov.u32 %r6, 0;
+        LATE: add.u32 %r6, %r6, 1; setp.lt.u32 %p6, %r6, 20000; @%p6 bra LATE; GO:";
+    assert_eq!(products(write, late, one, &again), []);
     for early in [
         "@%p4 mbarrier.arrive.shared.b64 _, [%r96];",
         "wgmma.wait_group.sync.aligned 1; @%p4 mbarrier.arrive.shared.b64 _, [%r96];",
     ] {
-        let found = products(write, early, &again);
+        let found = products(write, "", early, &again);
         assert!(!found.is_empty() && found.iter().all(|finding| finding.kind == FindingKind::SharedRace), "{found:?}");
         assert!(found[0].words.contains("in 'wgmma.mma_async"), "{}", found[0].words);
     }
-    let unfenced = products(&write.replace("fence.proxy.async;", ""), done, "");
+    let unfenced = products(&write.replace("fence.proxy.async;", ""), "", done, "");
     assert!(unfenced.iter().any(|finding| finding.words.contains("no fence.proxy.async")), "{unfenced:?}");
-    let half = products(&write.replace("@%p2 st.shared.v4.b32 [%r3+2048], {%r1, %r1, %r1, %r1};", ""), done, "");
+    let half = products(&write.replace("@%p2 st.shared.v4.b32 [%r3+2048], {%r1, %r1, %r1, %r1};", ""), "", done, "");
     assert!(half.iter().all(|finding| finding.kind == FindingKind::UninitialisedShared) && half.len() == 1, "{half:?}");
 }
 
