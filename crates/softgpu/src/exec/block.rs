@@ -12,6 +12,16 @@ use std::sync::Arc;
 
 /// Barriers of a block.
 pub(super) const BARRIERS: usize = 16;
+/// Warps of a warpgroup, and warpgroups of the largest block.
+pub(super) const WARPS_OF_GROUP: u32 = 4;
+const GROUPS: usize = 8;
+/// Where warps of a block meet: at its barriers, and each warpgroup by itself.
+pub(super) const MEETINGS: usize = BARRIERS + GROUPS;
+
+/// Where the warpgroup of a warp meets.
+pub(super) const fn meeting_of_group(warp: u32) -> usize {
+    BARRIERS + (warp / WARPS_OF_GROUP) as usize
+}
 
 /// How many instructions a warp runs before the next one's turn.
 const TURN: u64 = 1024;
@@ -31,7 +41,7 @@ pub(super) struct Surroundings {
     pub(super) cluster: Common,
     pub(super) sm: u32,
     pub(super) shared: Vec<u8>,
-    pub(super) barriers: [BarrierState; BARRIERS],
+    pub(super) barriers: [BarrierState; MEETINGS],
     /// Threads that have not ended.
     pub(super) live: u32,
     /// Lanes came to a barrier or ended, which others may have waited for.
@@ -138,7 +148,7 @@ impl Block {
             cluster: Common::default(),
             sm,
             shared: vec![0; usize::try_from(shared).unwrap_or_default()],
-            barriers: [BarrierState::default(); BARRIERS],
+            barriers: [BarrierState::default(); MEETINGS],
             live: 0,
             stirred: false,
             is_mapped,
@@ -232,13 +242,17 @@ impl Block {
         if surroundings.cluster.settle() {
             self.warps.iter_mut().for_each(|warp| warp.release_from_cluster(surroundings));
         }
-        for number in 0..BARRIERS {
+        for number in 0..MEETINGS {
             let state = surroundings.barriers[number];
             if !state.used {
                 continue;
             }
             let waiting: u32 = self.warps.iter().map(|warp| warp.at_barrier[number].count_ones()).sum();
             let open = match state.threads {
+                None if number >= BARRIERS => {
+                    let mut group = self.warps.iter().filter(|warp| meeting_of_group(warp.number) == number);
+                    group.all(|warp| warp.at_barrier[number] == warp.alive)
+                }
                 None => waiting + state.arrived >= surroundings.live,
                 Some(threads) => {
                     // A whole warp counts as 32 threads, whatever has ended.
@@ -253,7 +267,8 @@ impl Block {
             };
             if open {
                 if let Some(mut checker) = surroundings.cluster.checker.take() {
-                    checker.opens(surroundings, &self.warps, number, state.threads.is_none());
+                    let all = number < BARRIERS && state.threads.is_none();
+                    checker.opens(surroundings, &self.warps, number, all);
                     surroundings.cluster.checker = Some(checker);
                 }
                 surroundings.barriers[number] = BarrierState::default();

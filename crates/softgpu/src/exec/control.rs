@@ -1,6 +1,6 @@
 //! Instructions that decide which lanes run where and when.
 
-use super::block::{BARRIERS, Surroundings};
+use super::block::{BARRIERS, Surroundings, meeting_of_group};
 use super::collective;
 use super::interface::{Fault, FaultKind};
 use super::lanes::{LANES, lanes_of, mask_of};
@@ -77,6 +77,11 @@ impl Warp {
                 self.set_pc(skipping, group.pc + 1);
                 self.set_pc(active, group.pc);
                 self.barrier(program, block, group, barrier, active)?;
+            }
+            Op::GroupWait => {
+                self.set_pc(skipping, group.pc + 1);
+                self.set_pc(active, group.pc);
+                self.group_wait(block, active);
             }
             Op::WarpBarrier { members } => {
                 self.set_pc(skipping, group.pc + 1);
@@ -307,6 +312,18 @@ impl Warp {
         }
         block.stirred = true;
         Ok(())
+    }
+
+    /// A product of a warpgroup is over for none of its warps before all have come to it: then one thread may tell others so for all.
+    fn group_wait(&mut self, block: &mut Surroundings, active: u32) {
+        let number = meeting_of_group(self.number);
+        block.barriers[number].used = true;
+        self.at_barrier[number] |= active;
+        self.ready &= !active;
+        if let Some(checker) = &mut block.cluster.checker {
+            checker.arrive(number, block.rank, self.number);
+        }
+        block.stirred = true;
     }
 
     /// Lets lanes go that waited at a barrier of the block. `held` of `asked` threads had a true predicate.

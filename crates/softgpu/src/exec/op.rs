@@ -370,6 +370,8 @@ pub(super) enum Op {
         members: Slot,
         tensor: Box<Tensor>,
     },
+    /// `wgmma.wait_group`
+    GroupWait,
     Rare(Box<Rare>),
     /// What decode has no meaning for.
     Unsupported,

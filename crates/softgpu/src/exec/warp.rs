@@ -61,8 +61,8 @@ pub(super) struct Warp {
     pub(super) at_warp_barrier: u32,
     /// Collectives run with the lanes that are there: no others will come.
     pub(super) alone: bool,
-    /// Lanes that wait at each of the block's barriers.
-    pub(super) at_barrier: [u32; super::block::BARRIERS],
+    /// Lanes that wait at each of the block's barriers, and for the other warps of a warpgroup.
+    pub(super) at_barrier: [u32; super::block::MEETINGS],
     pub(super) at_cluster: AtCluster,
     pub(super) spin: Spin,
     /// Lanes that sleep,
@@ -125,7 +125,7 @@ impl Warp {
             at_collective: 0,
             at_warp_barrier: 0,
             alone: false,
-            at_barrier: [0; super::block::BARRIERS],
+            at_barrier: [0; super::block::MEETINGS],
             at_cluster: AtCluster::default(),
             spin: Spin::default(),
             asleep: 0,
@@ -265,6 +265,7 @@ impl Warp {
                 | Op::Sleep { .. }
                 | Op::Barrier(_)
                 | Op::WarpBarrier { .. }
+                | Op::GroupWait
                 | Op::Collective { .. }
                 | Op::Tensor { .. } => match self.control(program, block, group, op, active)? {
                     Next::Following => {}

@@ -2,11 +2,9 @@
 //! products of warp groups.
 
 use super::clocks::Clocks;
+use crate::exec::block::WARPS_OF_GROUP;
 use crate::exec::op::CopyGroup;
 use std::collections::HashMap;
-
-/// Warps that multiply together.
-const WARPS: u32 = 4;
 
 /// Somebody's groups that were committed.
 #[derive(Debug, Default)]
@@ -53,30 +51,27 @@ impl BulkCopies {
 pub(super) struct Products {
     /// By warp.
     committed: HashMap<u32, Committed>,
-    /// By the number of the first warp: who finishes them, and up to which group they are known to be finished.
-    groups: HashMap<u32, (u32, u32)>,
+    /// By the number of the first warp: who finishes them.
+    agents: HashMap<u32, u32>,
 }
 
 impl Products {
-    /// Who finishes what a warp issues now, and with which count. None where another warp of the four has seen it finished: here
-    /// each of them computes when it comes to the instruction, on a GPU they do so together.
-    pub(super) fn issue(&mut self, warp: u32, first: u32, clocks: &mut Clocks) -> Option<(u32, u32)> {
+    /// Who finishes what a warp issues now, and with which count.
+    pub(super) fn issue(&mut self, warp: u32, first: u32, clocks: &mut Clocks) -> (u32, u32) {
         let count = self.committed.entry(warp).or_default().next();
-        let (agent, finished) =
-            self.groups.entry(Self::first_warp(warp, first)).or_insert_with(|| (clocks.new_agent(), 0));
-        (count > *finished).then_some((*agent, count))
+        (*self.agents.entry(Self::first_warp(warp, first)).or_insert_with(|| clocks.new_agent()), count)
     }
 
-    /// `first` is the number of the block's first warp.
+    /// `first` is the number of the block's first warp. Who waits goes on when all four warps have come, so nothing that one of them
+    /// has yet to issue is taken for finished.
     pub(super) fn group(&mut self, step: CopyGroup, warp: u32, first: u32, clocks: &mut Clocks) {
         let Some(count) = self.committed.entry(warp).or_default().take(step) else { return };
-        if let Some((agent, finished)) = self.groups.get_mut(&Self::first_warp(warp, first)) {
-            *finished = (*finished).max(count);
+        if let Some(agent) = self.agents.get(&Self::first_warp(warp, first)) {
             clocks.finished(warp, *agent, count);
         }
     }
 
     fn first_warp(warp: u32, first: u32) -> u32 {
-        first + (warp - first) / WARPS * WARPS
+        first + (warp - first) / WARPS_OF_GROUP * WARPS_OF_GROUP
     }
 }

@@ -51,13 +51,8 @@ impl Checker {
     /// Parts of a matrix are read or written.
     pub(super) fn matrix(&mut self, moment: Moment<'_>, matrix: &Matrix) {
         let warp = moment.accessor.warp;
-        let product = if matrix.multiplied {
-            let first = self.warp(moment.block.rank, 0);
-            let Some(product) = self.products.issue(warp, first, &mut self.clocks) else { return };
-            Some(product)
-        } else {
-            None
-        };
+        let first = self.warp(moment.block.rank, 0);
+        let product = matrix.multiplied.then(|| self.products.issue(warp, first, &mut self.clocks));
         for Part { lane, space, address, bytes } in &matrix.parts {
             match space {
                 Space::Global => self.global(moment, *lane, *address, *bytes),

@@ -30,7 +30,7 @@ fn words(function: &Function, pc: u32) -> impl Iterator<Item = &str> {
 /// Where a function groups what runs on its own, waits for it, or has it see what threads wrote. Decoding leaves nothing of it
 /// but the text.
 fn notes(function: &Function) -> BTreeMap<u32, Note> {
-    let is_nothing = |op: &Op| matches!(op, Op::Nop | Op::Fence);
+    let is_nothing = |op: &Op| matches!(op, Op::Nop | Op::Fence | Op::GroupWait);
     let nothing = (0u32..).zip(&function.code).filter(|(_, instruction)| is_nothing(&instruction.op));
     nothing.filter_map(|(pc, _)| Some((pc, note(words(function, pc))?))).collect()
 }

@@ -49,11 +49,12 @@ fn is_shape(Shape { m, n, k }: Shape, element: Element, sparse: bool) -> bool {
 
 impl Builder<'_> {
     pub(super) fn warp_group(&mut self, i: &Instruction, m: &mut Modifiers<'_>) -> Decoded<Op> {
-        // Products are computed where they stand: nothing is ever left to wait for.
-        if m.take("fence") || m.take("commit_group") || m.take("wait_group") {
+        // Products are computed where they stand: nothing is left to wait for but the other warps.
+        let without_effect = [("fence", Op::Nop), ("commit_group", Op::Nop), ("wait_group", Op::GroupWait)];
+        if let Some((_, op)) = without_effect.into_iter().find(|(name, _)| m.take(name)) {
             m.ignore(|modifier| matches!(modifier, "sync" | "aligned"));
             m.finish()?;
-            return Ok(Op::Nop);
+            return Ok(op);
         }
         if !m.take("mma_async") {
             return Err(Refusal::Unsupported);

@@ -1,9 +1,11 @@
 //! `wgmma`: products of four warps, of matrices in shared memory.
 //!
 //! Each warp computes its 16 rows when it comes to the instruction. That is one of the orders that PTX allows: what
-//! the instruction reads may not change before `wgmma.wait_group`, and what it writes may not be read before.
+//! the instruction reads may not change before `wgmma.wait_group`, and what it writes may not be read before. There the four
+//! warps wait for each other, so that one thread may say for all of them that what they read may change.
 
 use super::super::access::BadAccess;
+use super::super::block::WARPS_OF_GROUP;
 use super::super::interface::FaultKind;
 use super::fragment::mask;
 use super::multiply::product;
@@ -14,8 +16,6 @@ use crate::exec::op::{Described, Element, GroupMultiply, GroupSource};
 
 /// Rows of one warp.
 const ROWS: usize = 16;
-/// Warps of a warpgroup.
-const WARPS: usize = 4;
 /// Rows and bytes of a core matrix's row.
 const CORE: usize = 8;
 const CORE_BYTES: usize = 16;
@@ -122,7 +122,7 @@ impl GroupMultiply {
         };
         let mut places = chunks(self.b, self.b_element, 0, [self.d.columns, self.k]);
         if let GroupSource::Shared(described) = &self.a {
-            let first = warp as usize % WARPS * ROWS;
+            let first = (warp % WARPS_OF_GROUP) as usize * ROWS;
             places.extend(chunks(*described, self.a_element, first, [ROWS, self.a_columns]));
         }
         places.into_iter().map(|at| (leader, at as u64, CORE_BYTES as u64)).collect()
@@ -152,7 +152,7 @@ pub(super) fn multiply(
     let mut a = match &multiply.a {
         GroupSource::Registers(fragment) => fragment.gather(r),
         GroupSource::Shared(described) => {
-            let first = warp as usize % WARPS * ROWS;
+            let first = (warp % WARPS_OF_GROUP) as usize * ROWS;
             let size = [ROWS, multiply.a_columns];
             lines(shared, descriptor(*described), described.along_k, multiply.a_element, first, size)?
         }

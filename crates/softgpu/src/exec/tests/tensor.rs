@@ -83,6 +83,42 @@ fn a_warp_takes_its_own_part_of_a_warpgroup() {
     }
 }
 
+/// As kernels do that keep buffers full: one thread of the four warps says that a buffer is free, and a fifth warp fills it again.
+#[test]
+fn a_product_is_over_for_none_of_its_warps_before_it_is_for_all() {
+    let body = ".shared .align 1024 .b8 s[8192]; .shared .align 8 .b64 free; .reg .b16 %h;
+         mov.u32 %r2, s; mov.u32 %r6, free; setp.eq.u32 %p3, %t, 0; @%p3 mbarrier.init.shared.b64 [%r6], 1;
+         mov.b32 %r4, 0x3c003c00; and.b32 %r5, %t, 127; mad.lo.u32 %r3, %r5, 32, %r2;
+         st.shared.v4.b32 [%r3], {%r4, %r4, %r4, %r4}; st.shared.v4.b32 [%r3+16], {%r4, %r4, %r4, %r4};
+         st.shared.v4.b32 [%r3+4096], {%r4, %r4, %r4, %r4}; st.shared.v4.b32 [%r3+4112], {%r4, %r4, %r4, %r4};
+         fence.proxy.async; bar.sync 0;
+         setp.ge.u32 %p4, %t, 128; @%p4 bra FILL;
+         shr.u32 %r7, %r2, 4; cvt.u64.u32 %rd1, %r7; or.b64 %rd1, %rd1, 0x0000000800400000; add.u64 %rd2, %rd1, 256;
+         setp.ne.u32 %p2, %t, %t; setp.lt.u32 %p5, %t, 32; @%p5 bra GO; mov.u32 %r8, 0;
+         LATE: add.u32 %r8, %r8, 1; setp.lt.u32 %p6, %r8, 20000; @%p6 bra LATE; GO:
+         wgmma.fence.sync.aligned;
+         wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd1, %rd2, %p2, 1, 1, 0, 0;
+         wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
+         @%p3 mbarrier.arrive.shared.b64 _, [%r6];
+         mad.wide.u32 %out, %t, 8, %out; st.global.v2.f32 [%out], {%f0, %f2}; bra END;
+         FILL: mbarrier.try_wait.parity.shared.b64 %p7, [%r6], 0; @!%p7 bra FILL;
+         mov.u32 %r9, 0; and.b32 %r10, %t, 31; mad.lo.u32 %r3, %r10, 256, %r2;
+         AGAIN: add.u32 %r11, %r3, %r9; st.shared.u32 [%r11], 0; add.u32 %r9, %r9, 4; setp.lt.u32 %p8, %r9, 256; @%p8 bra AGAIN;
+         END:";
+    for (thread, bits) in threads(body, 160, &[0]).iter().enumerate().take(128) {
+        let sums = [*bits as u32, (*bits >> 32) as u32].map(f32::from_bits);
+        assert_eq!(sums, [16.0; 2], "thread {thread}");
+    }
+}
+
+/// A warp that has ended is not waited for.
+#[test]
+fn warps_that_have_ended_come_to_no_product() {
+    let body = "setp.lt.u32 %p1, %t, 32; @%p1 bra END; wgmma.wait_group.sync.aligned 0; END:
+         mad.wide.u32 %out, %t, 8, %out; mov.u64 %rd1, 7; st.global.u64 [%out], %rd1;";
+    assert!(threads(body, 128, &[0]).iter().all(|bits| *bits == 7));
+}
+
 #[test]
 fn descriptors_stay_within_shared_memory() {
     let body = "mov.u64 %rd1, 0x3fff; setp.eq.u32 %p1, %t, %t;

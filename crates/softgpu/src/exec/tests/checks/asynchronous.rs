@@ -337,7 +337,7 @@ fn products_read_until_they_are_waited_for() {
     // One of the four may tell that it is over.
     let one = "wgmma.wait_group.sync.aligned 0; @%p9 mbarrier.arrive.shared.b64 _, [%r96], 4;";
     assert_eq!(products(write, "", one, &again), []);
-    // Warps that come later here have been there on a GPU.
+    // Nobody goes on before the last of them has come.
     let late = "setp.lt.u32 %p5, %t, 32; @%p5 bra GO; mov.u32 %r6, 0;
         LATE: add.u32 %r6, %r6, 1; setp.lt.u32 %p6, %r6, 20000; @%p6 bra LATE; GO:";
     assert_eq!(products(write, late, one, &again), []);
@@ -351,8 +351,14 @@ fn products_read_until_they_are_waited_for() {
     }
     let unfenced = products(&write.replace("fence.proxy.async;", ""), "", done, "");
     assert!(unfenced.iter().any(|finding| finding.words.contains("no fence.proxy.async")), "{unfenced:?}");
-    let half = products(&write.replace("@%p2 st.shared.v4.b32 [%r3+2048], {%r1, %r1, %r1, %r1};", ""), "", done, "");
-    assert!(half.iter().all(|finding| finding.kind == FindingKind::UninitialisedShared) && half.len() == 1, "{half:?}");
+    for before in ["", late] {
+        let half = write.replace("@%p2 st.shared.v4.b32 [%r3+2048], {%r1, %r1, %r1, %r1};", "");
+        let half = products(&half, before, done, "");
+        assert!(
+            half.iter().all(|finding| finding.kind == FindingKind::UninitialisedShared) && half.len() == 1,
+            "{half:?}"
+        );
+    }
 }
 
 /// Two blocks of 32 threads with shared memory `s`, each with a barrier `bar` for so many arrivals; `%r4` is the place of the
