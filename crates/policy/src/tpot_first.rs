@@ -177,7 +177,8 @@ fn is_tighter(one: &Member, other: &Member) -> bool {
         let is_known = member.rhythm.phase == Phase::Decode && member.rhythm.pace_ns != 0;
         member.tpot_ns.filter(|_| is_known).map(|tpot_ns| tpot_ns / (member.rhythm.pace_ns / PARTS).max(1))
     };
-    slack(one).zip(slack(other)).is_some_and(|(one, other)| one <= other / 2)
+    // Where tokens of both have no time at all, neither have less.
+    slack(one).zip(slack(other)).is_some_and(|(one, other)| one < other && one <= other / 2)
 }
 
 /// The split whose front tokens have beside a prompt.

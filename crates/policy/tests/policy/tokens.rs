@@ -111,6 +111,9 @@ fn of_two_that_decode_who_has_far_more_time_makes_room() {
     for other_ns in [Some(9 * MS), None] {
         assert_eq!(of(Some(5 * MS), other_ns), [Decision::Run(Lane::Full); 2], "{other_ns:?}");
     }
+    let [hardly, none] = [Some(63_000), Some(50_000)];
+    assert_eq!(of(none, none), [Decision::Run(Lane::Full); 2], "neither has less than the other");
+    assert_ne!(of(none, hardly), [Decision::Run(Lane::Full); 2]);
 }
 
 /// Half a millisecond is nothing to a prompt, and much to a step that is no server's.
