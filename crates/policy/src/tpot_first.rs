@@ -7,7 +7,8 @@
 //!
 //! How many SMs tokens get is a question of their objective for the time between them: as few as they can do with (`room`).
 //! Two that decode at once have all SMs both, whose bandwidth they divide: what one gains by having it alone, the other waits. But where
-//! one has far more time for its tokens than the other, it has as few as it can do with, and the other the rest.
+//! one has far more time for its tokens than the other, it has as few as it can do with, and the other the rest. Of several, those make
+//! room that have far more time than some other, and what they leave is for those that make none.
 //!
 //! Best-effort tenants run beside tokens that have time, on the SMs that those leave, and between two tokens too: who decodes has no
 //! use for those SMs. They wait as under [`slo_aware`] where a prompt is pending, which takes two tokens in a row to rule out,
@@ -47,32 +48,62 @@ pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
 
 /// A decode step, or one that nobody knows: on the SMs that it needs if somebody has the others.
 fn decode(view: &View<'_>, half: usize) -> Verdict {
-    let is_beside = |other: &Member| other.class == Class::BestEffort && other.wants();
     let split = if view.me.rhythm.phase != Phase::Decode {
         None
     } else if has_prompt(&view.me) {
         return with_prompt(view, half);
-    } else if going_on(view).any(|other| has_prompt(other) && !is_late(other, view) || is_tighter(other, &view.me)) {
+    } else if going_on(view).any(|other| has_prompt(other) && !is_late(other, view)) {
         Some(beside_a_prompt(&view.me, view, half))
-    } else if going_on(view).any(|other| is_tighter(&view.me, other)) {
-        return with_prompt(view, half);
+    } else if is_made_room_for(&view.me, view) {
+        return on_the_rest(view, going_on(view).filter_map(|other| front_of_tokens(other, view, half)));
     } else {
-        beside_others(&view.me, view).filter(|_| view.others.iter().any(is_beside)).map(|room| room.split)
+        front_of_tokens(&view.me, view, half)
     };
     split.map_or(Verdict::run(view.unshared(), Reason::Urgent), |split| {
         Verdict::run(Lane::Front { split }, Reason::Complement)
     })
 }
 
+/// The split whose front somebody's tokens have while nobody has a prompt that can wait; nothing where they have none.
+fn front_of_tokens(member: &Member, view: &View<'_>, half: usize) -> Option<usize> {
+    if member.rhythm.phase != Phase::Decode || is_made_room_for(member, view) {
+        return None;
+    }
+    if makes_room(member, view) {
+        return Some(beside_a_prompt(member, view, half));
+    }
+    let is_beside = |other: &Member| other.class == Class::BestEffort && other.wants();
+    beside_others(member, view).filter(|_| view.others.iter().any(is_beside)).map(|room| room.split)
+}
+
+/// Whether others have far less time for their tokens than this one.
+fn makes_room(member: &Member, view: &View<'_>) -> bool {
+    all(view).any(|other| is_tighter(other, member))
+}
+
+/// Whether others have far more time, and nobody far less: who is made room for makes none.
+fn is_made_room_for(member: &Member, view: &View<'_>) -> bool {
+    !makes_room(member, view) && all(view).any(|other| is_tighter(member, other))
+}
+
+/// All that want the GPU or go on, this one among them.
+fn all<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a Member> {
+    going_on(view).chain([&view.me])
+}
+
 /// A step of a server that has a prompt to read: beside others' tokens on the SMs that those leave, as long as its first token can
 /// wait. Its own tokens have no time either: there is a piece of the prompt between each two of them.
 fn with_prompt(view: &View<'_>, half: usize) -> Verdict {
+    let decodes = |other: &&Member| other.rhythm.phase == Phase::Decode;
+    on_the_rest(view, going_on(view).filter(decodes).map(|other| beside_a_prompt(other, view, half)))
+}
+
+/// On the SMs beside all of these fronts.
+fn on_the_rest(view: &View<'_>, fronts: impl Iterator<Item = usize>) -> Verdict {
     if is_late(&view.me, view) {
         return Verdict::run(view.unshared(), Reason::Late);
     }
-    let decodes = |other: &&Member| other.rhythm.phase == Phase::Decode;
-    let widest = going_on(view).filter(decodes).map(|other| beside_a_prompt(other, view, half)).max();
-    widest.map_or(Verdict::run(view.unshared(), Reason::Urgent), |split| {
+    fronts.max().map_or(Verdict::run(view.unshared(), Reason::Urgent), |split| {
         Verdict::run(Lane::Rest { split }, Reason::Complement)
     })
 }
