@@ -16,7 +16,7 @@
 //!
 //! Where objectives are missed, all make way as under [`slo_aware`]: best-effort tenants first, then latency tenants by weight.
 
-use crate::phase::Phase;
+use crate::phase::{LONGEST_HOST_NS, Phase, longest_pause_ns};
 use crate::slo_aware::{self, DISTURBS, room_beside};
 use crate::{Bound, Class, Decision, Dial, Lane, Launch, Member, Reason, Verdict, View};
 
@@ -29,12 +29,10 @@ const LATE: u64 = 80;
 /// Of the objective between tokens, what one may take that runs beside others, in thousandths: what is predicted may be wrong.
 const KEEPS: u64 = 800;
 /// The least dial while no server has anything to do: what comes next is a prompt, which takes far longer than what is in its way.
+/// Who has set less than usual wants it so then, too.
 const AT_REST: Dial = Dial::new(600);
 /// Of the time that a token has to spare, a kernel that memory binds may take so many thousandths: there are several in a step.
 const BUDGET: u64 = 250;
-
-/// What a server's host takes between two steps, at most.
-const LONGEST_PAUSE_NS: u64 = 2_000_000;
 
 pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
     let Some(half) = view.half() else { return slo_aware::decide(launch, view) };
@@ -148,7 +146,7 @@ fn in_the_gaps(launch: &Launch, view: &View<'_>) -> Verdict {
     let rests = |other: &Member| {
         other.class == Class::BestEffort || (other.rhythm.phase != Phase::Unknown && !goes_on(other, view.now_ns))
     };
-    let is_quiet = view.dial >= DISTURBS && view.others.iter().all(rests);
+    let is_quiet = view.dial >= Dial::USUAL && view.others.iter().all(rests);
     let dial = if is_quiet { view.dial.max(AT_REST) } else { view.dial };
     let verdict = slo_aware::decide_exploring(launch, &View { dial, ..*view }, true);
     match verdict.decision {
@@ -190,7 +188,8 @@ fn is_late(member: &Member, view: &View<'_>) -> bool {
 
 /// Whether a latency tenant wants the GPU, or is a server that has just had a step and is about to go on.
 fn goes_on(member: &Member, now_ns: u64) -> bool {
-    let has_just_ended = now_ns.saturating_sub(member.rhythm.ended_ns) <= LONGEST_PAUSE_NS;
+    let pause_ns = now_ns.saturating_sub(member.rhythm.ended_ns);
+    let has_just_ended = pause_ns <= longest_pause_ns(member.rhythm.pace_ns);
     let is_told_apart = member.rhythm.phase != Phase::Unknown;
     member.class == Class::Latency && (member.wants() || (is_told_apart && has_just_ended))
 }
@@ -236,7 +235,7 @@ struct Room {
 fn room(member: &Member, view: &View<'_>, most: u64) -> Option<Room> {
     let pace_ns = Some(member.rhythm.pace_ns).filter(|pace_ns| *pace_ns != 0)?;
     // What the host takes between two tokens is the token's too.
-    let host_ns = member.rhythm.soon_ns.min(LONGEST_PAUSE_NS);
+    let host_ns = member.rhythm.soon_ns.min(LONGEST_HOST_NS);
     let most_ns = part(member.tpot_ns?, KEEPS).saturating_sub(host_ns).min(part(pace_ns, most));
     let mut spare = view.splits().iter().map(|front| most_ns.checked_sub(on_front(pace_ns, *front, view.width)));
     let split = spare.clone().position(|spare_ns| spare_ns.is_some())?;

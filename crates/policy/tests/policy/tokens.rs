@@ -155,10 +155,17 @@ fn while_servers_have_nothing_to_do_more_is_in_flight() {
     };
     assert!(beside(&[resting], Dial::USUAL));
     assert!(!beside(&[resting], Dial::new(0)), "nobody is to be disturbed");
+    assert!(!beside(&[resting], Dial::new(249)), "less than usual, which somebody wanted");
     let unknown = Member { slot: 2, rhythm: Rhythm { phase: Phase::Unknown, ..resting.rhythm }, ..resting };
     assert!(!beside(&[resting, unknown], Dial::USUAL), "it is not known what comes");
     let between = Member { slot: 2, rhythm: Rhythm { ended_ns: NOW - MS, ..resting.rhythm }, ..resting };
     assert!(!beside(&[resting, between], Dial::USUAL), "a token is to come");
+    let slow = |ended_ns| {
+        let rhythm = Rhythm { pace_ns: 12 * MS, ended_ns, ..resting.rhythm };
+        beside(&[resting, Member { slot: 2, rhythm, ..resting }], Dial::USUAL)
+    };
+    assert!(!slow(NOW - 3 * MS), "a slow server's host takes its time, too");
+    assert!(slow(NOW - 13 * MS));
 }
 
 #[test]
