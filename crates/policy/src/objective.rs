@@ -8,7 +8,7 @@
 //! the others were waiting. A tenant that misses an objective more often than a 99th percentile
 //! allows is *strained*: others make way for it, by class and by weight, and people are told.
 
-use crate::phase::Phase;
+use crate::phase::{Phase, longest_pause_ns};
 
 /// What a tenant wants to keep to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,9 +28,6 @@ pub const NAMES: [&str; OBJECTIVES] = ["p99", "ttft", "tpot"];
 
 /// For each objective, whether a step kept to it; nothing where it says nothing about it.
 pub type Judgement = [Option<bool>; OBJECTIVES];
-
-/// What a running server's host takes between two steps, at most; longer, and it had nothing to do. Also its pace, if longer.
-const LONGEST_PAUSE_NS: u64 = 2_000_000;
 
 /// So many decode steps in a row, and no piece of a prompt is to come: a server that has one takes it in turn with tokens at least.
 const NO_PROMPT: u32 = 2;
@@ -78,7 +75,7 @@ impl Keeper {
         objectives: &Objectives,
     ) -> Judgement {
         let pause_ns = begun_ns.saturating_sub(self.last_end_ns);
-        let goes_on = self.last_end_ns != 0 && pause_ns <= LONGEST_PAUSE_NS.max(pace_ns);
+        let goes_on = self.last_end_ns != 0 && pause_ns <= longest_pause_ns(pace_ns);
         let was_pending = self.prompt_since_ns;
         if !goes_on {
             (self.last_token_ns, self.prompt_since_ns, self.decodes) = (None, None, 0);

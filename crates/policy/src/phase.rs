@@ -77,6 +77,15 @@ const LOOKS: [u32; 4] = [1, 2, 4, 8];
 /// Beginnings that are remembered.
 const BEGINNINGS: usize = 64;
 
+/// What a running server's host takes between two steps, at most.
+pub(crate) const LONGEST_HOST_NS: u64 = 2_000_000;
+
+/// The longest pause between two steps of a server that has had something to do all the time. A slow one's host takes longer, too: up
+/// to what a short step has to do.
+pub(crate) fn longest_pause_ns(pace_ns: u64) -> u64 {
+    pace_ns.max(LONGEST_HOST_NS)
+}
+
 /// How steps went on that began with the same launches: how often lately, what is longer ago counts for less.
 #[derive(Debug, Clone, Copy)]
 struct Beginning {

@@ -7,7 +7,8 @@
 //!
 //! How many SMs tokens get is a question of their objective for the time between them: as few as they can do with (`room`).
 //! Two that decode at once have all SMs both, whose bandwidth they divide: what one gains by having it alone, the other waits. But where
-//! one has far more time for its tokens than the other, it has as few as it can do with, and the other the rest.
+//! one has far more time for its tokens than the other, it has as few as it can do with, and the other the rest. Of several, those make
+//! room that have far more time than some other, and what they leave is for those that make none.
 //!
 //! Best-effort tenants run beside tokens that have time, on the SMs that those leave, and between two tokens too: who decodes has no
 //! use for those SMs. They wait as under [`slo_aware`] where a prompt is pending, which takes two tokens in a row to rule out,
@@ -15,7 +16,7 @@
 //!
 //! Where objectives are missed, all make way as under [`slo_aware`]: best-effort tenants first, then latency tenants by weight.
 
-use crate::phase::Phase;
+use crate::phase::{LONGEST_HOST_NS, Phase, longest_pause_ns};
 use crate::slo_aware::{self, DISTURBS, room_beside};
 use crate::{Bound, Class, Decision, Dial, Lane, Launch, Member, Reason, Verdict, View};
 
@@ -28,12 +29,10 @@ const LATE: u64 = 80;
 /// Of the objective between tokens, what one may take that runs beside others, in thousandths: what is predicted may be wrong.
 const KEEPS: u64 = 800;
 /// The least dial while no server has anything to do: what comes next is a prompt, which takes far longer than what is in its way.
+/// Who has set less than usual wants it so then, too.
 const AT_REST: Dial = Dial::new(600);
 /// Of the time that a token has to spare, a kernel that memory binds may take so many thousandths: there are several in a step.
 const BUDGET: u64 = 250;
-
-/// What a server's host takes between two steps, at most.
-const LONGEST_PAUSE_NS: u64 = 2_000_000;
 
 pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
     let Some(half) = view.half() else { return slo_aware::decide(launch, view) };
@@ -47,32 +46,62 @@ pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
 
 /// A decode step, or one that nobody knows: on the SMs that it needs if somebody has the others.
 fn decode(view: &View<'_>, half: usize) -> Verdict {
-    let is_beside = |other: &Member| other.class == Class::BestEffort && other.wants();
     let split = if view.me.rhythm.phase != Phase::Decode {
         None
     } else if has_prompt(&view.me) {
         return with_prompt(view, half);
-    } else if going_on(view).any(|other| has_prompt(other) && !is_late(other, view) || is_tighter(other, &view.me)) {
+    } else if going_on(view).any(|other| has_prompt(other) && !is_late(other, view)) {
         Some(beside_a_prompt(&view.me, view, half))
-    } else if going_on(view).any(|other| is_tighter(&view.me, other)) {
-        return with_prompt(view, half);
+    } else if is_made_room_for(&view.me, view) {
+        return on_the_rest(view, going_on(view).filter_map(|other| front_of_tokens(other, view, half)));
     } else {
-        beside_others(&view.me, view).filter(|_| view.others.iter().any(is_beside)).map(|room| room.split)
+        front_of_tokens(&view.me, view, half)
     };
     split.map_or(Verdict::run(view.unshared(), Reason::Urgent), |split| {
         Verdict::run(Lane::Front { split }, Reason::Complement)
     })
 }
 
+/// The split whose front somebody's tokens have while nobody has a prompt that can wait; nothing where they have none.
+fn front_of_tokens(member: &Member, view: &View<'_>, half: usize) -> Option<usize> {
+    if member.rhythm.phase != Phase::Decode || is_made_room_for(member, view) {
+        return None;
+    }
+    if makes_room(member, view) {
+        return Some(beside_a_prompt(member, view, half));
+    }
+    let is_beside = |other: &Member| other.class == Class::BestEffort && other.wants();
+    beside_others(member, view).filter(|_| view.others.iter().any(is_beside)).map(|room| room.split)
+}
+
+/// Whether others have far less time for their tokens than this one.
+fn makes_room(member: &Member, view: &View<'_>) -> bool {
+    all(view).any(|other| is_tighter(other, member))
+}
+
+/// Whether others have far more time, and nobody far less: who is made room for makes none.
+fn is_made_room_for(member: &Member, view: &View<'_>) -> bool {
+    !makes_room(member, view) && all(view).any(|other| is_tighter(member, other))
+}
+
+/// All that want the GPU or go on, this one among them.
+fn all<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a Member> {
+    going_on(view).chain([&view.me])
+}
+
 /// A step of a server that has a prompt to read: beside others' tokens on the SMs that those leave, as long as its first token can
 /// wait. Its own tokens have no time either: there is a piece of the prompt between each two of them.
 fn with_prompt(view: &View<'_>, half: usize) -> Verdict {
+    let decodes = |other: &&Member| other.rhythm.phase == Phase::Decode;
+    on_the_rest(view, going_on(view).filter(decodes).map(|other| beside_a_prompt(other, view, half)))
+}
+
+/// On the SMs beside all of these fronts.
+fn on_the_rest(view: &View<'_>, fronts: impl Iterator<Item = usize>) -> Verdict {
     if is_late(&view.me, view) {
         return Verdict::run(view.unshared(), Reason::Late);
     }
-    let decodes = |other: &&Member| other.rhythm.phase == Phase::Decode;
-    let widest = going_on(view).filter(decodes).map(|other| beside_a_prompt(other, view, half)).max();
-    widest.map_or(Verdict::run(view.unshared(), Reason::Urgent), |split| {
+    fronts.max().map_or(Verdict::run(view.unshared(), Reason::Urgent), |split| {
         Verdict::run(Lane::Rest { split }, Reason::Complement)
     })
 }
@@ -117,7 +146,7 @@ fn in_the_gaps(launch: &Launch, view: &View<'_>) -> Verdict {
     let rests = |other: &Member| {
         other.class == Class::BestEffort || (other.rhythm.phase != Phase::Unknown && !goes_on(other, view.now_ns))
     };
-    let is_quiet = view.dial >= DISTURBS && view.others.iter().all(rests);
+    let is_quiet = view.dial >= Dial::USUAL && view.others.iter().all(rests);
     let dial = if is_quiet { view.dial.max(AT_REST) } else { view.dial };
     let verdict = slo_aware::decide_exploring(launch, &View { dial, ..*view }, true);
     match verdict.decision {
@@ -159,7 +188,8 @@ fn is_late(member: &Member, view: &View<'_>) -> bool {
 
 /// Whether a latency tenant wants the GPU, or is a server that has just had a step and is about to go on.
 fn goes_on(member: &Member, now_ns: u64) -> bool {
-    let has_just_ended = now_ns.saturating_sub(member.rhythm.ended_ns) <= LONGEST_PAUSE_NS;
+    let pause_ns = now_ns.saturating_sub(member.rhythm.ended_ns);
+    let has_just_ended = pause_ns <= longest_pause_ns(member.rhythm.pace_ns);
     let is_told_apart = member.rhythm.phase != Phase::Unknown;
     member.class == Class::Latency && (member.wants() || (is_told_apart && has_just_ended))
 }
@@ -177,7 +207,8 @@ fn is_tighter(one: &Member, other: &Member) -> bool {
         let is_known = member.rhythm.phase == Phase::Decode && member.rhythm.pace_ns != 0;
         member.tpot_ns.filter(|_| is_known).map(|tpot_ns| tpot_ns / (member.rhythm.pace_ns / PARTS).max(1))
     };
-    slack(one).zip(slack(other)).is_some_and(|(one, other)| one <= other / 2)
+    // Where tokens of both have no time at all, neither have less.
+    slack(one).zip(slack(other)).is_some_and(|(one, other)| one < other && one <= other / 2)
 }
 
 /// The split whose front tokens have beside a prompt.
@@ -204,7 +235,7 @@ struct Room {
 fn room(member: &Member, view: &View<'_>, most: u64) -> Option<Room> {
     let pace_ns = Some(member.rhythm.pace_ns).filter(|pace_ns| *pace_ns != 0)?;
     // What the host takes between two tokens is the token's too.
-    let host_ns = member.rhythm.soon_ns.min(LONGEST_PAUSE_NS);
+    let host_ns = member.rhythm.soon_ns.min(LONGEST_HOST_NS);
     let most_ns = part(member.tpot_ns?, KEEPS).saturating_sub(host_ns).min(part(pace_ns, most));
     let mut spare = view.splits().iter().map(|front| most_ns.checked_sub(on_front(pace_ns, *front, view.width)));
     let split = spare.clone().position(|spare_ns| spare_ns.is_some())?;

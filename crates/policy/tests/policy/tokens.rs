@@ -111,6 +111,38 @@ fn of_two_that_decode_who_has_far_more_time_makes_room() {
     for other_ns in [Some(9 * MS), None] {
         assert_eq!(of(Some(5 * MS), other_ns), [Decision::Run(Lane::Full); 2], "{other_ns:?}");
     }
+    let [hardly, none] = [Some(63_000), Some(50_000)];
+    assert_eq!(of(none, none), [Decision::Run(Lane::Full); 2], "neither has less than the other");
+    assert_ne!(of(none, hardly), [Decision::Run(Lane::Full); 2]);
+}
+
+/// Where these servers' tokens are, seen by each of them, with these others beside.
+fn tokens_of<const COUNT: usize>(servers: [Member; COUNT], beside: &[Member]) -> [Decision; COUNT] {
+    servers.map(|me| {
+        let others = servers.iter().filter(|other| other.slot != me.slot).chain(beside);
+        said(&Launch::UNKNOWN, &seen(NOW, me, &others.copied().collect::<Vec<_>>())).decision
+    })
+}
+
+/// Servers that decode, in slots of their own, with so much time for a token.
+fn decoding<const COUNT: usize>(tpots_ns: [u64; COUNT]) -> [Member; COUNT] {
+    core::array::from_fn(|place| Member {
+        slot: u8::try_from(place + 1).expect("a few"),
+        tpot_ns: Some(tpots_ns[place]),
+        ..DECODING
+    })
+}
+
+/// Who is made room for itself makes none: else both would have what the other leaves, and all else would be idle.
+#[test]
+fn of_several_that_decode_those_make_room_that_have_far_more_time_than_another() {
+    let [front, rest] = [|split| Decision::Run(Lane::Front { split }), |split| Decision::Run(Lane::Rest { split })];
+    assert_eq!(tokens_of(decoding([7 * MS, 40 * MS, 7 * MS]), &[]), [rest(1), front(1), rest(1)]);
+    // The third makes room for the first, and not for the second, which keeps off its SMs all the same.
+    assert_eq!(tokens_of(decoding([5 * MS, 8 * MS, 10 * MS, 40 * MS]), &[]), [rest(3), rest(3), front(3), front(1)]);
+    // The second makes room for no server, but for a training.
+    let lanes = tokens_of(decoding([7_500_000, 14 * MS, 15_500_000]), &[TRAINING]);
+    assert_eq!(lanes, [rest(3), front(3), front(1)]);
 }
 
 /// Half a millisecond is nothing to a prompt, and much to a step that is no server's.
@@ -123,10 +155,17 @@ fn while_servers_have_nothing_to_do_more_is_in_flight() {
     };
     assert!(beside(&[resting], Dial::USUAL));
     assert!(!beside(&[resting], Dial::new(0)), "nobody is to be disturbed");
+    assert!(!beside(&[resting], Dial::new(249)), "less than usual, which somebody wanted");
     let unknown = Member { slot: 2, rhythm: Rhythm { phase: Phase::Unknown, ..resting.rhythm }, ..resting };
     assert!(!beside(&[resting, unknown], Dial::USUAL), "it is not known what comes");
     let between = Member { slot: 2, rhythm: Rhythm { ended_ns: NOW - MS, ..resting.rhythm }, ..resting };
     assert!(!beside(&[resting, between], Dial::USUAL), "a token is to come");
+    let slow = |ended_ns| {
+        let rhythm = Rhythm { pace_ns: 12 * MS, ended_ns, ..resting.rhythm };
+        beside(&[resting, Member { slot: 2, rhythm, ..resting }], Dial::USUAL)
+    };
+    assert!(!slow(NOW - 3 * MS), "a slow server's host takes its time, too");
+    assert!(slow(NOW - 13 * MS));
 }
 
 #[test]
@@ -177,27 +216,59 @@ fn with_servers() -> impl Strategy<Value = Moment> {
     })
 }
 
+/// The same where all servers decode and have no prompt to read, and some have far more time than others.
+fn with_tokens() -> impl Strategy<Value = Moment> {
+    let times = proptest::collection::vec((4 * MS..40 * MS, any::<bool>()), 5);
+    (with_servers(), times).prop_map(|(mut moment, times)| {
+        let all = core::iter::once(&mut moment.me).chain(&mut moment.others);
+        for (member, (tpot_ns, is_server)) in all.zip(times) {
+            if is_server {
+                (member.class, member.busy, member.strained) = (Class::Latency, true, false);
+                (member.rhythm.phase, member.rhythm.pace_ns) = (Phase::Decode, 4 * MS);
+                (member.rhythm.prompt_since_ns, member.rhythm.soon_ns) = (None, 0);
+                member.tpot_ns = Some(tpot_ns);
+            } else {
+                (member.class, member.busy) = (Class::BestEffort, true);
+            }
+        }
+        moment.others.truncate(4);
+        moment
+    })
+}
+
+/// No front that anybody is on has SMs of a rest that another is on.
+fn check_apart(moment: &Moment, launch: &Launch) -> Result<(), TestCaseError> {
+    let all: Vec<Member> = core::iter::once(moment.me).chain(moment.others.iter().copied()).collect();
+    let wanting = all.iter().filter(|member| member.busy || member.waiting);
+    let verdict_of = |me: &Member| {
+        let others: Vec<Member> = all.iter().copied().filter(|other| other.slot != me.slot).collect();
+        (*me, said(launch, &View { me: *me, others: &others, ..moment.view() }))
+    };
+    let lanes: Vec<(Member, Verdict)> = wanting.map(verdict_of).collect();
+    for (_, front) in &lanes {
+        let Decision::Run(front @ Lane::Front { .. }) = front.decision else { continue };
+        for (member, beside) in &lanes {
+            if let Decision::Run(lane @ Lane::Rest { .. }) = beside.decision
+                && beside.reason != Reason::Yields
+            {
+                prop_assert!(sms(front).end <= sms(lane).start, "{front:?} beside {member:?}: {beside:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, max_shrink_iters: 2000, ..ProptestConfig::default() })]
 
     #[test]
     fn tokens_and_what_runs_beside_them_have_sms_of_their_own(moment in with_servers(), launch in launch()) {
-        let all: Vec<Member> = core::iter::once(moment.me).chain(moment.others.iter().copied()).collect();
-        let wanting = all.iter().filter(|member| member.busy || member.waiting);
-        let lanes: Vec<(Member, Verdict)> = wanting.map(|me| {
-            let others: Vec<Member> = all.iter().copied().filter(|other| other.slot != me.slot).collect();
-            (*me, said(&launch, &View { me: *me, others: &others, ..moment.view() }))
-        }).collect();
-        for (_, front) in &lanes {
-            let Decision::Run(front @ Lane::Front { .. }) = front.decision else { continue };
-            for (member, beside) in &lanes {
-                if let Decision::Run(lane @ Lane::Rest { .. }) = beside.decision
-                    && beside.reason != Reason::Yields
-                {
-                    prop_assert!(sms(front).end <= sms(lane).start, "{:?} beside {:?}: {:?}", front, member, beside);
-                }
-            }
-        }
+        check_apart(&moment, &launch)?;
+    }
+
+    #[test]
+    fn tokens_of_several_have_sms_of_their_own_where_some_make_room(moment in with_tokens(), launch in launch()) {
+        check_apart(&moment, &launch)?;
     }
 
     #[test]
