@@ -54,7 +54,8 @@ pub struct Rhythm {
     pub due_ns: Option<u64>,
     /// How far from that it begins mostly, sooner or later.
     pub spread_ns: u64,
-    /// How long it has nothing to do between two steps on average; 0 is unknown.
+    /// How long it has nothing to do between two steps on average, where one that is far longer than the others counts as a long one;
+    /// 0 is unknown.
     pub gap_ns: u64,
     /// How long a step lasts on all SMs; 0 is unknown.
     pub lasts_ns: u64,

@@ -2,7 +2,8 @@
 //!
 //! Programs are regular in two ways: they begin at even distances (a loop with a clock), or they pause evenly after each
 //! step (a loop with a sleep). Both are followed, and the steadier one predicts. What is neither comes at random, and of
-//! that is known how long pauses are on average, and how short and how long mostly. A few of the last steps count, and some more of
+//! that is known how long pauses are on average, and how short and how long mostly; one that is far longer than the others counts as a
+//! few of the long ones, or the average would be its own for as long as it is remembered. A few of the last steps count, and some more of
 //! the last pauses where they are random, so a program that changes its habits is forgotten soon; at once, if its steps keep coming
 //! at other times than predicted.
 
@@ -12,6 +13,9 @@ use crate::Rhythm;
 const LAST: usize = 16;
 /// Pauses that count where steps come at random: of fewer one in ten would be one or two, whatever they are.
 const MANY: usize = 64;
+/// On average a pause counts for no more than as many of those that nine of ten are shorter than: of ten thousand pauses at random one
+/// is longer than that, and a server that had nothing to do for some time says nothing of the pauses to come.
+const LONG_PAUSES: u64 = 4;
 /// Fewer tell nothing.
 const FEWEST: usize = 4;
 /// Predictions that were wrong in a row, until everything before is forgotten.
@@ -99,8 +103,13 @@ impl<const KEPT: usize> Distances<KEPT> {
     }
 
     fn mean(&self) -> u64 {
+        self.mean_up_to(u64::MAX)
+    }
+
+    /// Their mean where what is longer counts for that much.
+    fn mean_up_to(&self, most_ns: u64) -> u64 {
         let known = self.known();
-        let sum = self.last[..known].iter().fold(0_u64, |sum, ns| sum.saturating_add(*ns));
+        let sum = self.last[..known].iter().fold(0_u64, |sum, ns| sum.saturating_add(*ns.min(&most_ns)));
         sum / u64::try_from(known.max(1)).unwrap_or(1)
     }
 }
@@ -163,7 +172,8 @@ impl Work {
 struct Habits {
     period: Option<Habit>,
     pause: Option<Habit>,
-    /// How short and how long pauses are mostly.
+    /// How long pauses are on average, and how short and how long mostly.
+    gap_ns: u64,
     within: [u64; 2],
     lasts_ns: u64,
     narrow: Option<(u32, u64)>,
@@ -270,7 +280,7 @@ impl Learner {
         Rhythm {
             due_ns: best.map(|(_, due)| due),
             spread_ns: best.map_or(0, |(spread, _)| spread),
-            gap_ns: self.many_pauses.mean(),
+            gap_ns: habits.gap_ns,
             lasts_ns: habits.lasts_ns,
             narrow: habits.narrow,
             needs: habits.needs,
@@ -285,8 +295,8 @@ impl Learner {
     #[must_use]
     pub fn rhythm(&self) -> Rhythm {
         let (due_ns, spread_ns) = (self.due_ns, self.spread_ns);
-        let Habits { lasts_ns, narrow, needs, within: [soon_ns, long_ns], .. } = self.habits();
-        let (gap_ns, ended_ns) = (self.many_pauses.mean(), self.ended_ns.unwrap_or(0));
+        let Habits { gap_ns, lasts_ns, narrow, needs, within: [soon_ns, long_ns], .. } = self.habits();
+        let ended_ns = self.ended_ns.unwrap_or(0);
         Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, narrow, needs, ended_ns, soon_ns, long_ns, ..Rhythm::UNKNOWN }
     }
 
@@ -294,10 +304,13 @@ impl Learner {
         // Who never had all SMs is known by what it had.
         let lengths = if self.lengths.known() == 0 { &self.narrow } else { &self.lengths };
         let lasts_ns = lengths.habit().map_or_else(|| lengths.mean(), |habit| habit.middle_ns);
+        let within = self.many_pauses.mostly_within();
+        let most_ns = within.map_or(u64::MAX, |[_, long_ns]| long_ns.saturating_mul(LONG_PAUSES));
         Habits {
             period: self.periods.habit(),
             pause: self.pauses.habit(),
-            within: self.many_pauses.mostly_within().unwrap_or_default(),
+            gap_ns: self.many_pauses.mean_up_to(most_ns),
+            within: within.unwrap_or_default(),
             lasts_ns,
             narrow: self.narrow.habit().map(|habit| (self.narrow_part, habit.middle_ns)),
             needs: self.needs(lasts_ns),

@@ -18,7 +18,7 @@
 
 use crate::phase::{LONGEST_HOST_NS, Phase, longest_pause_ns};
 use crate::slo_aware::{self, DISTURBS, room_beside};
-use crate::{Bound, Class, Decision, Dial, Lane, Launch, Member, Reason, Verdict, View};
+use crate::{Bound, Class, Decision, Dial, Lane, Launch, Member, Reason, Rhythm, Verdict, View};
 
 /// What a token may take with others beside it, in thousandths of what it takes on all SMs: best-effort tenants, …
 const BESIDE_OTHERS: u64 = 1_700;
@@ -48,9 +48,9 @@ pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
 fn decode(view: &View<'_>, half: usize) -> Verdict {
     let split = if view.me.rhythm.phase != Phase::Decode {
         None
-    } else if has_prompt(&view.me) {
+    } else if has_prompt(&view.me, view.now_ns) {
         return with_prompt(view, half);
-    } else if going_on(view).any(|other| has_prompt(other) && !is_late(other, view)) {
+    } else if going_on(view).any(|other| has_prompt(other, view.now_ns) && !is_late(other, view.now_ns)) {
         Some(beside_a_prompt(&view.me, view, half))
     } else if is_made_room_for(&view.me, view) {
         return on_the_rest(view, going_on(view).filter_map(|other| front_of_tokens(other, view, half)));
@@ -92,15 +92,15 @@ fn all<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a Member> {
 /// A step of a server that has a prompt to read: beside others' tokens on the SMs that those leave, as long as its first token can
 /// wait. Its own tokens have no time either: there is a piece of the prompt between each two of them.
 fn with_prompt(view: &View<'_>, half: usize) -> Verdict {
+    if is_late(&view.me, view.now_ns) {
+        return Verdict::run(view.unshared(), Reason::Late);
+    }
     let decodes = |other: &&Member| other.rhythm.phase == Phase::Decode;
     on_the_rest(view, going_on(view).filter(decodes).map(|other| beside_a_prompt(other, view, half)))
 }
 
 /// On the SMs beside all of these fronts.
 fn on_the_rest(view: &View<'_>, fronts: impl Iterator<Item = usize>) -> Verdict {
-    if is_late(&view.me, view) {
-        return Verdict::run(view.unshared(), Reason::Late);
-    }
     fronts.max().map_or(Verdict::run(view.unshared(), Reason::Urgent), |split| {
         Verdict::run(Lane::Rest { split }, Reason::Complement)
     })
@@ -112,7 +112,7 @@ fn beside_tokens(launch: &Launch, view: &View<'_>) -> Option<Verdict> {
         return None;
     }
     let room = |other: &Member| {
-        beside_others(other, view).filter(|_| other.rhythm.phase == Phase::Decode && !has_prompt(other))
+        beside_others(other, view).filter(|_| other.rhythm.phase == Phase::Decode && !has_prompt(other, view.now_ns))
     };
     // The widest front of all is nobody else's.
     let least =
@@ -162,7 +162,8 @@ fn in_the_gaps(launch: &Launch, view: &View<'_>) -> Verdict {
         }
         Decision::Hold(_) => {
             let is_for = |other: &&Member| verdict.because_of == Some(other.slot);
-            let is_prompt = verdict.reason == Reason::Busy && view.others.iter().find(is_for).is_some_and(has_prompt);
+            let reads = |other: &Member| has_prompt(other, view.now_ns);
+            let is_prompt = verdict.reason == Reason::Busy && view.others.iter().find(is_for).is_some_and(reads);
             Verdict { reason: if is_prompt { Reason::Prompt } else { verdict.reason }, ..verdict }
         }
     }
@@ -173,16 +174,29 @@ fn is_in(member: &Member, phase: Phase) -> bool {
     member.class == Class::Latency && member.rhythm.phase == phase && member.wants()
 }
 
+/// When the step of a member began that is under way or is about to begin. Before its first launch its page still has the step before.
+fn begun_ns(member: &Member, now_ns: u64) -> u64 {
+    let Rhythm { begun_ns, ended_ns, .. } = member.rhythm;
+    if member.busy && begun_ns >= ended_ns { begun_ns } else { now_ns }
+}
+
+/// When the prompt began that a server has pieces of to read. A server says so until the end of a step that is none; if it had nothing
+/// to do in between, that prompt was over.
+fn prompt_since_ns(member: &Member, now_ns: u64) -> Option<u64> {
+    let pause_ns = begun_ns(member, now_ns).saturating_sub(member.rhythm.ended_ns);
+    member.rhythm.prompt_since_ns.filter(|_| pause_ns <= longest_pause_ns(member.rhythm.pace_ns))
+}
+
 /// Whether a server has a prompt to read, or a part of one.
-const fn has_prompt(member: &Member) -> bool {
-    matches!(member.rhythm.phase, Phase::Prefill) || member.rhythm.prompt_since_ns.is_some()
+fn has_prompt(member: &Member, now_ns: u64) -> bool {
+    member.rhythm.phase == Phase::Prefill || prompt_since_ns(member, now_ns).is_some()
 }
 
 /// Whether a prompt has used too much of the time to its first token.
-fn is_late(member: &Member, view: &View<'_>) -> bool {
-    let rhythm = &member.rhythm;
-    let since_ns = rhythm.prompt_since_ns.map_or(rhythm.begun_ns, |since_ns| since_ns.min(rhythm.begun_ns));
-    let lasted_ns = view.now_ns.saturating_sub(since_ns);
+fn is_late(member: &Member, now_ns: u64) -> bool {
+    let begun_ns = begun_ns(member, now_ns);
+    let since_ns = prompt_since_ns(member, now_ns).map_or(begun_ns, |since_ns| since_ns.min(begun_ns));
+    let lasted_ns = now_ns.saturating_sub(since_ns);
     member.ttft_ns.is_some_and(|ttft_ns| lasted_ns > part(ttft_ns, LATE))
 }
 

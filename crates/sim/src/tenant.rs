@@ -362,6 +362,7 @@ mod tests {
         let mut tenant = Tenant::new(&trace, &[], 1, 0);
         let is_busy = |tenant: &Tenant<'_>, now_ns| tenant.seen(0, now_ns, 100).busy;
         assert!(!is_busy(&tenant, 500));
+        assert!(!tenant.itself(0, 0, 0).busy, "the first launch of a step is decided before it begins, as in the shim");
         tenant.set_busy(1_000);
         assert!(tenant.itself(0, 0, 0).busy);
         assert_eq!((is_busy(&tenant, 1_099), is_busy(&tenant, 1_100)), (false, true));

@@ -2,6 +2,7 @@
 
 use crate::{LADDER, MS, SERVER, TRAINING, decisions, numbered, running, seen};
 use detshare_policy::phase::Phase;
+use detshare_policy::rhythm::Learner;
 use detshare_policy::{
     Bound, Class, Decision, Dial, Lane, Launch, Member, POLICIES, Reason, Rhythm, Verdict, View, at_ease, decide,
     number,
@@ -178,6 +179,28 @@ fn what_never_fits_is_tried_again_now_and_then() {
     assert_eq!(of(said(true, 2 * MS, 250, &LADDER[..])), narrow, "the step is too near");
     assert_eq!(of(said(true, 4 * MS, 99, &LADDER[..])), narrow, "nobody is disturbed at such a dial");
     assert_eq!(said(false, 4 * MS, 250, &[]).reason, Reason::Due);
+}
+
+/// Once the server had nothing to do for 10 s, and otherwise for 5 ms after each step.
+#[test]
+fn one_long_pause_makes_no_long_kernel_fit() {
+    const PAUSES: u64 = 64;
+    let (mut learner, mut at_ns) = (Learner::new(), MS);
+    for pause in 0..=PAUSES {
+        learner.began(at_ns);
+        at_ns += MS;
+        learner.ended(at_ns, None);
+        at_ns += if pause == PAUSES / 2 { 10_000 * MS } else { 5 * MS };
+    }
+    let rhythm = learner.rhythm();
+    let said = |untried| {
+        let server = [Member { busy: false, rhythm, ..SERVER }];
+        let launch = Launch { lasts_ns: Some(20 * MS), untried, ..Launch::UNKNOWN };
+        decide(numbered("slo-aware"), &launch, &seen(rhythm.ended_ns + MS, TRAINING, &server))
+    };
+    let of = |verdict: Verdict| (verdict.decision, verdict.reason);
+    assert_eq!(of(said(false)), (Decision::Run(Lane::Rest { split: 4 }), Reason::Beside), "{rhythm:?}");
+    assert_eq!(of(said(true)), (Decision::Run(Lane::Full), Reason::Trial), "{rhythm:?}");
 }
 
 /// What few SMs mean to a kernel is found out where that is of use, and where it is in nobody's way.

@@ -68,7 +68,7 @@ fn a_prompt_whose_first_token_is_late_has_all_sms() {
 /// A prompt comes in pieces, each of which is a step: what counts is when the first of them began.
 #[test]
 fn a_prompt_in_pieces_is_late_by_all_of_them() {
-    let rhythm = Rhythm { phase: Phase::Prefill, begun_ns: NOW - MS, ..Rhythm::UNKNOWN };
+    let rhythm = Rhythm { phase: Phase::Prefill, begun_ns: NOW - MS, ended_ns: NOW - 2 * MS, ..Rhythm::UNKNOWN };
     let at = |prompt_since_ns| {
         let prefill =
             Member { slot: 2, rhythm: Rhythm { prompt_since_ns, ..rhythm }, ttft_ns: Some(100 * MS), ..SERVER };
@@ -77,6 +77,49 @@ fn a_prompt_in_pieces_is_late_by_all_of_them() {
     };
     assert_eq!([at(None), at(Some(NOW - 5 * MS))], [(false, Reason::Complement); 2]);
     assert_eq!(at(Some(NOW - 39 * MS)), (true, Reason::Late));
+}
+
+/// At the first launch of a step its page still has the step before, and that may have been long ago.
+#[test]
+fn a_prompt_is_not_late_by_what_came_before_it() {
+    let now_ns = NOW + 2_000 * MS;
+    let [second_ago, since] = [now_ns - 1_000 * MS, now_ns - 900 * MS];
+    let at = |busy, rhythm: Rhythm| {
+        let rhythm = Rhythm { phase: Phase::Prefill, ..rhythm };
+        let prefill = Member { slot: 2, busy, rhythm, ttft_ns: Some(300 * MS), ..SERVER };
+        let verdict = said(&Launch::UNKNOWN, &seen(now_ns, prefill, &[DECODING]));
+        (verdict.decision, verdict.reason)
+    };
+    let before = Rhythm { begun_ns: second_ago, ended_ns: since, ..Rhythm::UNKNOWN };
+    let beside = (Decision::Run(Lane::Rest { split: 1 }), Reason::Complement);
+    assert_eq!(at(false, before), beside, "it begins now");
+    // That an answer of one token was the last piece of its prompt is known at the end of the next step only.
+    let answered = Rhythm { prompt_since_ns: Some(second_ago), ..before };
+    assert_eq!(at(false, answered), beside);
+    assert_eq!(at(true, Rhythm { begun_ns: now_ns - MS, ..answered }), beside);
+    // The next piece of one prompt, before and after its first launch.
+    let pieces = Rhythm { ended_ns: now_ns - 2 * MS, ..answered };
+    let late = (Decision::Run(Lane::Full), Reason::Late);
+    assert_eq!(at(false, pieces), late);
+    assert_eq!(at(true, Rhythm { begun_ns: now_ns - MS, ..pieces }), late);
+}
+
+/// Nor is it pending then for those that would run beside it.
+#[test]
+fn a_prompt_that_was_answered_long_ago_keeps_nobody_off() {
+    let now_ns = NOW + 2_000 * MS;
+    let rhythm = Rhythm { begun_ns: now_ns - MS, ended_ns: NOW, prompt_since_ns: Some(NOW - MS), ..DECODING.rhythm };
+    let beside = said(&COMPUTE, &seen(now_ns, TRAINING, &[Member { rhythm, ..DECODING }]));
+    assert_eq!((beside.decision, beside.reason), (Decision::Run(Lane::Rest { split: 3 }), Reason::Beside));
+}
+
+/// A token that others make room for is no prompt, and never late as one.
+#[test]
+fn tokens_are_not_judged_by_the_time_to_the_first() {
+    let rhythm = Rhythm { begun_ns: NOW - 98 * MS, ended_ns: NOW - 99 * MS, ..DECODING.rhythm };
+    let tighter = Member { rhythm, ttft_ns: Some(100 * MS), tpot_ns: Some(5 * MS), ..DECODING };
+    let verdict = said(&Launch::UNKNOWN, &seen(NOW, tighter, &[Member { slot: 2, ..DECODING }]));
+    assert_eq!((verdict.decision, verdict.reason), (Decision::Run(Lane::Rest { split: 1 }), Reason::Complement));
 }
 
 #[test]
@@ -272,11 +315,15 @@ proptest! {
     }
 
     #[test]
-    fn a_late_prompt_has_all_sms(mut moment in with_servers(), ttft_ns in 0..1_000 * MS, over in 0..1_000 * MS) {
+    fn a_late_prompt_has_all_sms(
+        mut moment in with_servers(), ttft_ns in 0..1_000 * MS, over in 0..1_000 * MS, pause_ns in 0..2 * MS,
+    ) {
         moment.me.class = Class::Latency;
         moment.me.ttft_ns = Some(ttft_ns);
         moment.me.rhythm.phase = Phase::Prefill;
         moment.me.rhythm.prompt_since_ns = Some(moment.now_ns.saturating_sub(ttft_ns + over + 1));
+        moment.me.rhythm.ended_ns = moment.now_ns - pause_ns;
+        moment.me.rhythm.begun_ns = if moment.me.busy { moment.now_ns } else { moment.now_ns - pause_ns - MS };
         let verdict = said(&Launch::UNKNOWN, &moment.view());
         prop_assert!(verdict.decision == Decision::Run(Lane::Full) || verdict.reason == Reason::Yields, "{:?}", verdict);
     }
