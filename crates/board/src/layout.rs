@@ -28,7 +28,7 @@ pub(crate) const DECISIONS: usize = 62;
 pub(crate) const DECISION_WORDS: usize = 6;
 
 /// Changes with every change in this file.
-pub const LAYOUT: u32 = 12;
+pub const LAYOUT: u32 = 13;
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"detshare");
 
 /// A page group: a type that is laid out for sharing.
@@ -146,10 +146,6 @@ pub(crate) struct StepRecord {
     pub(crate) pace: AtomicU64,
     /// Not 0 while it misses its objectives.
     pub(crate) strained: AtomicU32,
-    /// A part of the SMs on which they ran lately, in thousandths, and how long they last there; and on all SMs. 0 is unknown.
-    pub(crate) narrow_part: AtomicU32,
-    pub(crate) on_narrow: AtomicU64,
-    pub(crate) on_all: AtomicU64,
     /// When the last one ended; and what nine of ten pauses are longer than, and shorter than. 0 is unknown.
     pub(crate) ended: AtomicU64,
     pub(crate) soon: AtomicU64,
@@ -168,6 +164,10 @@ pub(crate) struct Facts {
     pub(crate) memory: AtomicU64,
     /// Not 0 while its kernels keep running far longer than they should.
     pub(crate) quarantined: AtomicU32,
+    /// A part of the SMs on which steps ran lately, in thousandths, and how long they last there; and on all SMs. 0 is unknown.
+    pub(crate) narrow_part: AtomicU32,
+    pub(crate) on_narrow: AtomicU64,
+    pub(crate) on_all: AtomicU64,
     /// For each objective, how many steps said something about it, and how many of those missed it.
     pub(crate) judged: [AtomicU64; OBJECTIVES],
     pub(crate) missed: [AtomicU64; OBJECTIVES],

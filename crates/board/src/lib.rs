@@ -94,7 +94,7 @@ pub use step::Step;
 pub use step_page::StepPage;
 pub use step_times::StepTimes;
 pub use sync::Watch;
-pub use tenant::{Hold, Outlook, Tenant, TenantState, TenantView};
+pub use tenant::{Hold, Outlook, StepLengths, Tenant, TenantState, TenantView};
 pub use wait::Waited;
 
 use std::time::Duration;

@@ -122,7 +122,7 @@ impl Tenant {
         let lasts = &self.pages.step.0.lasts;
         let before = lasts.load(Ordering::Relaxed);
         // A few steps are enough to follow a program that has changed its ways.
-        let now = if before == 0 { ns } else { (before / 4).saturating_mul(3).saturating_add(ns / 4) };
+        let now = if before == 0 { ns } else { (before - before / 4).saturating_add(ns / 4) };
         lasts.store(now, Ordering::Relaxed);
     }
 
@@ -139,11 +139,12 @@ impl Tenant {
         self.pages.step.0.needs.store(needs, Ordering::Relaxed);
     }
 
-    /// Publishes how long steps last on all SMs, and on a part of them, in thousandths (0: unknown).
+    /// Publishes for those who ask how long steps last on all SMs, and on a part of them, in thousandths (0: unknown).
     pub fn set_lengths(&self, on_all_ns: u64, (part, ns): (u32, u64)) {
-        self.pages.step.0.on_all.store(on_all_ns, Ordering::Relaxed);
-        self.pages.step.0.narrow_part.store(part, Ordering::Relaxed);
-        self.pages.step.0.on_narrow.store(ns, Ordering::Relaxed);
+        let facts = &self.pages.facts.0;
+        facts.on_all.store(on_all_ns, Ordering::Relaxed);
+        facts.narrow_part.store(part, Ordering::Relaxed);
+        facts.on_narrow.store(ns, Ordering::Relaxed);
     }
 
     /// Publishes when the last step ended, and what nine of ten pauses are longer than, and shorter than (0: unknown).
@@ -310,10 +311,8 @@ pub struct Outlook {
     pub spread_ns: u64,
     /// The mean pause between two; 0 is unknown.
     pub gap_ns: u64,
-    /// How long they last on all SMs, where that is known, otherwise lately; 0 is unknown.
+    /// How long they last lately; 0 is unknown.
     pub lasts_ns: u64,
-    /// A part of the SMs, in thousandths, and how long they last there.
-    pub narrow: Option<(u32, u64)>,
     /// What part of the GPU they make use of, in thousandths: from 1 to all, which is also what is unknown.
     pub needs: u32,
     /// What the step under way is, or the last one was, by a number; 0 is unknown.
@@ -334,6 +333,20 @@ pub struct Outlook {
     pub strained: bool,
 }
 
+/// How long a tenant's steps last, by how many SMs they have; no duration is longer than [`HORIZON_NS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StepLengths {
+    /// On all SMs, where that is known, otherwise lately; 0 is unknown.
+    pub on_all_ns: u64,
+    /// A part of the SMs, in thousandths, and how long they last there.
+    pub narrow: Option<(u32, u64)>,
+    /// What part of the GPU they make use of, in thousandths: from 1 to all, which is also what is unknown.
+    pub needs: u32,
+}
+
+/// All of the GPU, in thousandths.
+const ALL: u32 = 1_000;
+
 fn due(step: &StepRecord, now: u64) -> Option<u64> {
     time_ahead(step.due.load(Ordering::Relaxed), now, &mut Doubts::default())
 }
@@ -344,17 +357,21 @@ fn strained(step: &StepRecord, now: u64) -> bool {
     step.strained.load(Ordering::Relaxed) != 0 && now.saturating_sub(step.begun.load(Ordering::Relaxed)) < LONG_NS
 }
 
+fn bounded(word: &AtomicU64) -> u64 {
+    word.load(Ordering::Relaxed).min(HORIZON_NS)
+}
+
+/// A part of the GPU, in thousandths.
+fn part(word: &AtomicU32) -> Option<u32> {
+    Some(word.load(Ordering::Relaxed)).filter(|part| (1..=ALL).contains(part))
+}
+
 fn outlook(step: &StepRecord, now: u64) -> Outlook {
-    const ALL: u32 = 1_000;
-    let bounded = |word: &AtomicU64| word.load(Ordering::Relaxed).min(HORIZON_NS);
-    let part = |word: &AtomicU32| Some(word.load(Ordering::Relaxed)).filter(|part| (1..=ALL).contains(part));
-    let known = |word| Some(bounded(word)).filter(|ns| *ns != 0);
     Outlook {
         due: due(step, now),
         spread_ns: bounded(&step.spread),
         gap_ns: bounded(&step.gap),
-        lasts_ns: known(&step.on_all).unwrap_or_else(|| bounded(&step.lasts)),
-        narrow: part(&step.narrow_part).zip(known(&step.on_narrow)),
+        lasts_ns: bounded(&step.lasts),
         needs: part(&step.needs).unwrap_or(ALL),
         phase: u8::try_from(step.phase.load(Ordering::Relaxed)).unwrap_or(0),
         pace_ns: bounded(&step.pace),
@@ -448,6 +465,18 @@ impl TenantView {
     #[must_use]
     pub fn outlook(&self, now: u64) -> Outlook {
         outlook(&self.pages.step.0, now)
+    }
+
+    /// What it says of how long its steps last, for those who ask.
+    #[must_use]
+    pub fn step_lengths(&self) -> StepLengths {
+        let (facts, step) = (&self.pages.facts.0, &self.pages.step.0);
+        let known = |word| Some(bounded(word)).filter(|ns| *ns != 0);
+        StepLengths {
+            on_all_ns: known(&facts.on_all).unwrap_or_else(|| bounded(&step.lasts)),
+            narrow: part(&facts.narrow_part).zip(known(&facts.on_narrow)),
+            needs: part(&step.needs).unwrap_or(ALL),
+        }
     }
 
     /// Whether it says that its kernels keep running far longer than they should.

@@ -14,7 +14,8 @@ use detshare_board::join::{Arrived, Hello, JoinError, Refusal, Welcome};
 use detshare_board::{Claim, Daemon, Entry, Noted, OBJECTIVES, Owner, SocketError, TenantState, TenantView, clock};
 use detshare_policy::objective::NAMES;
 use detshare_policy::phase::Phase;
-use detshare_policy::{Launch, Reason, Rhythm};
+use detshare_policy::rhythm::Lengths;
+use detshare_policy::{Launch, Reason};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
@@ -378,11 +379,11 @@ impl Present {
     }
 
     /// How long a step is expected to last on all SMs, and on the front of each split.
-    fn step_lengths(&self, now: u64) -> Vec<StepLength> {
-        let detshare_board::Outlook { lasts_ns, narrow, needs, .. } = self.view.outlook(now);
-        let rhythm = Rhythm { lasts_ns, narrow, needs, ..Rhythm::UNKNOWN };
+    fn step_lengths(&self) -> Vec<StepLength> {
+        let detshare_board::StepLengths { on_all_ns, narrow, needs } = self.view.step_lengths();
+        let lengths = Lengths { on_all_ns, narrow, needs };
         let widths = [self.hello.width].into_iter().chain(self.entry.ladder.widths().iter().rev().copied());
-        let each = widths.map(|width| StepLength { width, ns: rhythm.lasts_on(width, self.hello.width) });
+        let each = widths.map(|width| StepLength { width, ns: lengths.on(width, self.hello.width) });
         each.filter(|length| length.ns != 0).collect()
     }
 
@@ -426,7 +427,7 @@ impl Present {
             command: self.command.clone(),
             phase: (is_served && phase != Phase::Unknown).then(|| phase.name().to_string()),
             pace_ns: (is_served && state.pace_ns != 0).then_some(state.pace_ns),
-            step_lengths: if is_served { self.step_lengths(now) } else { Vec::new() },
+            step_lengths: if is_served { self.step_lengths() } else { Vec::new() },
             quarantined: self.view.is_quarantined(),
             missed: Missed { p99: rates.missed[0], ttft: rates.missed[1], tpot: rates.missed[2] },
             strained: state.strained,

@@ -57,10 +57,8 @@ pub struct Rhythm {
     /// How long it has nothing to do between two steps on average, where one that is far longer than the others counts as a long one;
     /// 0 is unknown.
     pub gap_ns: u64,
-    /// How long a step lasts on all SMs; 0 is unknown.
+    /// How long a step lasts lately, on the SMs that it has; 0 is unknown.
     pub lasts_ns: u64,
-    /// A part of the SMs on which steps ran lately, in thousandths, and how long they last there.
-    pub narrow: Option<(u32, u64)>,
     /// What part of the GPU a step makes use of while it lasts, in thousandths; all of it where nobody knows. More than any part on
     /// which steps were seen to last far too long.
     pub needs: u32,
@@ -87,7 +85,6 @@ impl Rhythm {
         spread_ns: 0,
         gap_ns: 0,
         lasts_ns: 0,
-        narrow: None,
         needs: Self::ALL,
         phase: Phase::Unknown,
         pace_ns: 0,
@@ -99,29 +96,6 @@ impl Rhythm {
     };
     /// A step makes use of all of the GPU.
     pub const ALL: u32 = 1_000;
-
-    /// How long a step lasts on a part of the SMs; 0 is unknown. Between all SMs and a part on which steps were seen to run it is
-    /// what was seen; on fewer, in proportion at the most: the host's time stays the same, and what the GPU does takes longer as
-    /// it does where nothing but SMs binds it.
-    #[must_use]
-    pub fn lasts_on(&self, width: u32, all: u32) -> u64 {
-        let one = u64::from(Self::ALL);
-        // What a part of the SMs is short of all, as time is: nothing on all, one on a half, three on a quarter.
-        let short = |part: u64| one * one / part - one;
-        let part = (u64::from(width) * one / u64::from(all.max(1))).clamp(1, one);
-        let seen = self.narrow.map(|(narrow, ns)| (u64::from(narrow.clamp(1, Self::ALL)), ns.max(self.lasts_ns)));
-        match seen {
-            Some((narrow, ns)) if narrow <= part => {
-                let longer_ns = (ns - self.lasts_ns).saturating_mul(short(part)) / short(narrow).max(1);
-                self.lasts_ns.saturating_add(longer_ns)
-            }
-            _ => {
-                let busy_ns = self.lasts_ns.saturating_mul(u64::from(self.needs)) / one;
-                let at_least_ns = seen.map_or(self.lasts_ns, |(_, ns)| ns);
-                at_least_ns.max(busy_ns.saturating_mul(one) / part)
-            }
-        }
-    }
 }
 
 /// A tenant, as far as it matters for a decision.

@@ -128,7 +128,10 @@ pub struct Learner {
     periods: Distances,
     pauses: Distances,
     many_pauses: Distances<MANY>,
+    /// On all SMs.
     lengths: Distances,
+    /// How long steps last lately, wherever they ran.
+    lately_ns: u64,
     due_ns: Option<u64>,
     spread_ns: u64,
     wrong: u32,
@@ -167,6 +170,42 @@ impl Work {
     }
 }
 
+/// How long steps last, by how many SMs they have. Nothing is decided by it: people are shown it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lengths {
+    /// On all SMs, where they ever had them; 0 is unknown.
+    pub on_all_ns: u64,
+    /// A part of the SMs on which steps ran lately, in thousandths, and how long they last there.
+    pub narrow: Option<(u32, u64)>,
+    /// What part of the GPU a step makes use of, in thousandths.
+    pub needs: u32,
+}
+
+impl Lengths {
+    /// On so many of all SMs; 0 is unknown. Between all SMs and a part on which steps were seen to run it is what was seen; on fewer,
+    /// in proportion at the most: the host's time stays the same, and what the GPU does takes longer as it does where nothing but SMs
+    /// binds it.
+    #[must_use]
+    pub fn on(&self, width: u32, all: u32) -> u64 {
+        let one = u64::from(Rhythm::ALL);
+        // What a part of the SMs is short of all, as time is: nothing on all, one on a half, three on a quarter.
+        let short = |part: u64| one * one / part - one;
+        let part = (u64::from(width) * one / u64::from(all.max(1))).clamp(1, one);
+        let seen = self.narrow.map(|(narrow, ns)| (u64::from(narrow.clamp(1, Rhythm::ALL)), ns.max(self.on_all_ns)));
+        match seen {
+            Some((narrow, ns)) if narrow <= part => {
+                let longer_ns = (ns - self.on_all_ns).saturating_mul(short(part)) / short(narrow).max(1);
+                self.on_all_ns.saturating_add(longer_ns)
+            }
+            _ => {
+                let busy_ns = self.on_all_ns.saturating_mul(u64::from(self.needs)) / one;
+                let at_least_ns = seen.map_or(self.on_all_ns, |(_, ns)| ns);
+                at_least_ns.max(busy_ns.saturating_mul(one) / part)
+            }
+        }
+    }
+}
+
 /// What periods, pauses and lengths are like.
 #[derive(Debug, Clone, Copy)]
 struct Habits {
@@ -175,9 +214,7 @@ struct Habits {
     /// How long pauses are on average, and how short and how long mostly.
     gap_ns: u64,
     within: [u64; 2],
-    lasts_ns: u64,
-    narrow: Option<(u32, u64)>,
-    needs: u32,
+    lengths: Lengths,
 }
 
 impl Default for Learner {
@@ -197,6 +234,7 @@ impl Learner {
             pauses: Distances::NONE,
             many_pauses: Distances::NONE,
             lengths: Distances::NONE,
+            lately_ns: 0,
             due_ns: None,
             spread_ns: 0,
             wrong: 0,
@@ -251,7 +289,7 @@ impl Learner {
     pub fn ended(&mut self, now_ns: u64, work: Option<Work>) {
         let rhythm = self.if_ended(now_ns);
         self.habits = None;
-        (self.due_ns, self.spread_ns) = (rhythm.due_ns, rhythm.spread_ns);
+        (self.due_ns, self.spread_ns, self.lately_ns) = (rhythm.due_ns, rhythm.spread_ns, rhythm.lasts_ns);
         self.ended_ns = Some(now_ns);
         if let Some(began) = self.began_ns {
             let length = now_ns.saturating_sub(began);
@@ -281,9 +319,8 @@ impl Learner {
             due_ns: best.map(|(_, due)| due),
             spread_ns: best.map_or(0, |(spread, _)| spread),
             gap_ns: habits.gap_ns,
-            lasts_ns: habits.lasts_ns,
-            narrow: habits.narrow,
-            needs: habits.needs,
+            lasts_ns: self.lately(now_ns),
+            needs: habits.lengths.needs,
             ended_ns: now_ns,
             soon_ns: habits.within[0],
             long_ns: habits.within[1],
@@ -295,15 +332,31 @@ impl Learner {
     #[must_use]
     pub fn rhythm(&self) -> Rhythm {
         let (due_ns, spread_ns) = (self.due_ns, self.spread_ns);
-        let Habits { gap_ns, lasts_ns, narrow, needs, within: [soon_ns, long_ns], .. } = self.habits();
-        let ended_ns = self.ended_ns.unwrap_or(0);
-        Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, narrow, needs, ended_ns, soon_ns, long_ns, ..Rhythm::UNKNOWN }
+        let Habits { gap_ns, within: [soon_ns, long_ns], lengths: Lengths { needs, .. }, .. } = self.habits();
+        let (lasts_ns, ended_ns) = (self.lately_ns, self.ended_ns.unwrap_or(0));
+        Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, needs, ended_ns, soon_ns, long_ns, ..Rhythm::UNKNOWN }
+    }
+
+    /// How long steps last, as far as that is known before the end of the one that has begun.
+    #[must_use]
+    pub fn lengths(&self) -> Lengths {
+        self.habits.unwrap_or_else(|| self.habits()).lengths
+    }
+
+    /// How long steps last lately if the one that has begun were over now. As tenants count it on the board: a few steps are enough to
+    /// follow a program that has changed its ways.
+    fn lately(&self, now_ns: u64) -> u64 {
+        let Some(length_ns) = self.began_ns.map(|began_ns| now_ns.saturating_sub(began_ns)) else { return 0 };
+        match self.lately_ns {
+            0 => length_ns,
+            before_ns => (before_ns - before_ns / 4).saturating_add(length_ns / 4),
+        }
     }
 
     fn habits(&self) -> Habits {
         // Who never had all SMs is known by what it had.
         let lengths = if self.lengths.known() == 0 { &self.narrow } else { &self.lengths };
-        let lasts_ns = lengths.habit().map_or_else(|| lengths.mean(), |habit| habit.middle_ns);
+        let on_all_ns = lengths.habit().map_or_else(|| lengths.mean(), |habit| habit.middle_ns);
         let within = self.many_pauses.mostly_within();
         let most_ns = within.map_or(u64::MAX, |[_, long_ns]| long_ns.saturating_mul(LONG_PAUSES));
         Habits {
@@ -311,9 +364,11 @@ impl Learner {
             pause: self.pauses.habit(),
             gap_ns: self.many_pauses.mean_up_to(most_ns),
             within: within.unwrap_or_default(),
-            lasts_ns,
-            narrow: self.narrow.habit().map(|habit| (self.narrow_part, habit.middle_ns)),
-            needs: self.needs(lasts_ns),
+            lengths: Lengths {
+                on_all_ns,
+                narrow: self.narrow.habit().map(|habit| (self.narrow_part, habit.middle_ns)),
+                needs: self.needs(on_all_ns),
+            },
         }
     }
 
@@ -346,10 +401,10 @@ impl Learner {
         }
     }
 
-    /// What part of the GPU a step of this length makes use of.
-    fn needs(&self, lasts_ns: u64) -> u32 {
+    /// What part of the GPU a step makes use of that lasts so long on all SMs.
+    fn needs(&self, on_all_ns: u64) -> u32 {
         let part = self.work.habit().filter(|_| self.cramped < WRONG).map(|work| {
-            let thousandths = work.middle_ns.saturating_mul(u64::from(Rhythm::ALL)) / lasts_ns.max(1);
+            let thousandths = work.middle_ns.saturating_mul(u64::from(Rhythm::ALL)) / on_all_ns.max(1);
             u32::try_from(thousandths).unwrap_or(Rhythm::ALL)
         });
         // More than a part on which steps were seen to last too long, whatever their work says.

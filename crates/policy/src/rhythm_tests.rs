@@ -115,7 +115,23 @@ fn new_habits_replace_old_ones() {
     errors(&mut learner, (0..100).map(|i| (i * 6 * MS, MS)));
     let after = errors(&mut learner, (0..40).map(|i| (600 * MS + i * 10 * MS, 5 * MS)));
     assert!(after[12..].iter().all(|error| *error == Some(0)), "{after:?}");
-    assert_eq!(learner.rhythm().lasts_ns, 5 * MS);
+    assert_eq!(learner.lengths().on_all_ns, 5 * MS);
+    assert!(learner.rhythm().lasts_ns.abs_diff(5 * MS) < 100, "{:?}", learner.rhythm());
+}
+
+/// A server whose tokens are on a front beside a training, and that had all SMs for a prompt now and then.
+#[test]
+fn how_long_steps_last_lately_does_not_wait_for_all_sms() {
+    let mut learner = Learner::new();
+    for i in 0..60 {
+        let (part, ms) = if i % 12 == 0 { (Rhythm::ALL, 100) } else { (484, 18) };
+        learner.began(i * 200 * MS);
+        learner.ran_on(part);
+        learner.ended((i * 200 + ms) * MS, None);
+    }
+    let lasts_ns = learner.rhythm().lasts_ns;
+    assert!((18 * MS..25 * MS).contains(&lasts_ns), "{lasts_ns}");
+    assert_eq!(learner.lengths().on_all_ns, 100 * MS);
 }
 
 /// Steps of 10 ms with so much work, in thousandths of what the GPU could do, and where it ran.
@@ -188,9 +204,10 @@ fn how_long_a_step_lasts_at_each_width_is_learned() {
             learner.ended(at, Some(Work { all_ns: 2 * MS, ran_ns: 2 * MS }));
             at += 7 * MS + noise(at, 5 * MS);
         }
-        let rhythm = learner.rhythm();
-        assert_eq!(rhythm.lasts_ns, 10 * MS);
-        let on = |width| rhythm.lasts_on(width, SMS);
+        assert!(learner.rhythm().lasts_ns.abs_diff(ms * MS) < MS / 20, "lately: {:?}", learner.rhythm());
+        let lengths = learner.lengths();
+        assert_eq!(lengths.on_all_ns, 10 * MS);
+        let on = |width| lengths.on(width, SMS);
         if part == Rhythm::ALL {
             // Two of ten milliseconds are the GPU's.
             assert_eq!([100, 50, 20, 10].map(on), [10, 10, 10, 20].map(|ms| ms * MS));
@@ -201,7 +218,7 @@ fn how_long_a_step_lasts_at_each_width_is_learned() {
         }
     }
     for width in [0, 1, SMS, u32::MAX] {
-        assert_eq!(Rhythm::UNKNOWN.lasts_on(width, 0), 0);
+        assert_eq!(Learner::new().lengths().on(width, 0), 0);
     }
 }
 

@@ -55,6 +55,19 @@ fn what_a_tenant_was_given_arrives() {
     assert_eq!(view.epoch(), epoch, "a heartbeat changes nothing");
 }
 
+/// Where tokens run on a part of the SMs beside a training, the few steps that had all of them were prompts.
+#[test]
+fn others_are_told_how_long_steps_last_lately() {
+    const MS: u64 = 1_000_000;
+    let tenant = Tenant::create(Class::Latency).expect("a group");
+    let view = TenantView::map(tenant.file()).expect("mapped");
+    tenant.set_lengths(300 * MS, (484, 18 * MS));
+    (0..20).for_each(|_| tenant.note_step(18 * MS));
+    let lasts_ns = view.outlook(clock::now()).lasts_ns;
+    assert!(lasts_ns.abs_diff(18 * MS) < 1_000, "{lasts_ns}");
+    assert_eq!((view.step_lengths().on_all_ns, view.step_lengths().narrow), (300 * MS, Some((484, 18 * MS))));
+}
+
 #[test]
 fn a_ladder_rises() {
     assert!(SplitLadder::new(&[]).is_some());
