@@ -1,7 +1,7 @@
 //! The libraries and programs that the tests, the demo and the GPU bundle load.
 
 use crate::process::{cargo, root, run, target};
-use crate::pypi;
+use crate::{init_first, pypi};
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -108,6 +108,9 @@ pub(crate) const CUDART_12: &str = "libdetshare_cudart_12.so";
 pub(crate) const CUDART_13: &str = "libdetshare_cudart_13.so";
 pub(crate) const STUB_DRIVER: &str = "libdetshare_stub_driver.so";
 
+/// They look at programs before these have begun.
+const RUNTIMES: [(&str, &str); 2] = [("detshare-cudart-12", CUDART_12), ("detshare-cudart-13", CUDART_13)];
+
 /// The oldest glibc that what we ship runs on.
 const OLDEST_GLIBC: (u32, u32) = (2, 28);
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
@@ -185,7 +188,13 @@ fn build(packages: &[&str], profile: Profile, machine: Machine) -> Result<PathBu
     };
     command.args(["--quiet", "--profile", profile.name()]);
     run(command.args(packages.iter().flat_map(|package| ["--package", package])))?;
-    Ok(above.join(profile.name()))
+    let folder = above.join(profile.name());
+    for (package, library) in RUNTIMES {
+        if packages.contains(&package) {
+            init_first::mark(&folder.join(library))?;
+        }
+    }
+    Ok(folder)
 }
 
 /// Puts the files of parts together in one folder: tests look in one, and programs look beside themselves.

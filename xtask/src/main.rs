@@ -13,6 +13,7 @@ mod demo;
 mod generate;
 mod gpu_bundle;
 mod header;
+mod init_first;
 mod package;
 mod process;
 mod ptxas;

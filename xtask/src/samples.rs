@@ -232,7 +232,7 @@ fn check_one(sample: &Sample, mut command: Command, out: &Path, expected: Option
     expected.map_or(Ok(()), |expected| compare(&found, expected))
 }
 
-/// As a person starts a program: by `detshare run`, with nothing else set. One that carries NVIDIA's runtime is told what to do.
+/// As a person starts a program: by `detshare run`, with nothing else set.
 pub(crate) fn started_by_detshare(toolkit: &Path, samples: &[Sample], built: &Path) -> Result<()> {
     /// It needs kernels, variables and the linker.
     const PROGRAM: &str = "separate";
@@ -241,13 +241,44 @@ pub(crate) fn started_by_detshare(toolkit: &Path, samples: &[Sample], built: &Pa
     ensure!(ended.status.success(), "{PROGRAM} ended with {}", ended.status);
     // The loader complains there if versions of names do not fit.
     ensure!(ended.stderr.is_empty(), "{PROGRAM}: {}", String::from_utf8_lossy(&ended.stderr));
-    // As nvcc links where nothing is said.
-    let carries_its_own = compile_part(toolkit, "static_runtime", &[])?;
-    let ended = on_software_gpu(built, &carries_its_own).output()?;
-    ensure!(!ended.status.success(), "NVIDIA's runtime works: then say so");
+    carries_its_own(toolkit, built)?;
+    asks_for_too_much(toolkit, built)
+}
+
+/// Programs that carry NVIDIA's runtime, as nvcc links where nothing is said: ours takes its place, in their libraries too. Without names
+/// it cannot, and the user is told what to do.
+fn carries_its_own(toolkit: &Path, built: &Path) -> Result<()> {
+    let library = compile_part(toolkit, "static_library", &["-shared", "-Xcompiler", "-fPIC"])?;
+    let library = library.to_str().context("the build folder has a plain name")?;
+    let newer = compile_part(toolkit, "static_runtime", &["-Xlinker", library])?;
+    for program in [newer.clone(), compile_older_runtime()?] {
+        let ended = on_software_gpu(built, &program).output()?;
+        let (found, told) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+        ensure!(ended.status.success(), "{} ended with {}: {found}{told}", program.display(), ended.status);
+        ensure!(found == "as it should be\n" && told.is_empty(), "{}: {found}{told}", program.display());
+    }
+    let stripped = newer.with_file_name("stripped");
+    run(Command::new("strip").arg("-o").arg(&stripped).arg(&newer))?;
+    let ended = on_software_gpu(built, &stripped).output()?;
+    ensure!(!ended.status.success(), "NVIDIA's runtime works without names: then say so");
     let words = String::from_utf8_lossy(&ended.stderr);
     ensure!(words.contains("nvcc -cudart shared"), "a program with NVIDIA's runtime is not told what to do: {words}");
-    asks_for_too_much(toolkit, built)
+    Ok(())
+}
+
+/// A C program with the runtime of the release before.
+fn compile_older_runtime() -> Result<PathBuf> {
+    let nvidia = softgpu::numba()?.join("nvidia");
+    let out = target().join("samples/static_runtime_12");
+    std::fs::create_dir_all(&out)?;
+    let program = out.join("static_runtime_12");
+    let mut compiler = Command::new("cc");
+    for headers in ["cuda_runtime/include", "cuda_nvcc/include"] {
+        compiler.arg("-I").arg(nvidia.join(headers));
+    }
+    compiler.arg(folder().join("parts/static_runtime_12.c")).arg(nvidia.join("cuda_runtime/lib/libcudart_static.a"));
+    run(compiler.args(["-ldl", "-lpthread", "-lrt", "-o"]).arg(&program))?;
+    Ok(program)
 }
 
 /// A kernel that calls what our device runtime lacks: the launch fails with the code for that, and the function is named.

@@ -267,10 +267,8 @@ pub(crate) fn numba() -> Result<PathBuf> {
     ];
     for (link, target) in links {
         let link = home.join(link);
-        if !link.exists() {
-            std::fs::create_dir_all(link.parent().context("a link lies in a folder")?)?;
-            std::os::unix::fs::symlink(packages.join(target), link)?;
-        }
+        std::fs::create_dir_all(link.parent().context("a link lies in a folder")?)?;
+        replace_link(&link, &packages.join(target))?;
     }
     Ok(packages)
 }

@@ -121,7 +121,9 @@ impl Exports {
         let script = format!("{version} {{ global: cuda*; __cuda*; local: *; }};\n");
         std::fs::write(&versions, script).expect("cargo's OUT_DIR can be written");
         let text = format!(
-            "{entries}\ncore::arch::global_asm!(\n    \".section .text.exports, \\\"ax\\\", @progbits\",\n{jumps}    \
+            "{entries}\n#[used]\n#[unsafe(link_section = \".init_array\")]\nstatic ON_LOAD: extern \"C\" fn() = {{\n    \
+             extern \"C\" fn on_load() {{\n        detshare_cudart::carried::replace();\n    }}\n    on_load\n}};\n\
+             core::arch::global_asm!(\n    \".section .text.exports, \\\"ax\\\", @progbits\",\n{jumps}    \
              \".text\",\n{operands});\n"
         );
         std::fs::write(folder.join("exports.rs"), text).expect("cargo's OUT_DIR can be written");

@@ -2,7 +2,8 @@
 //!
 //! CUDA C++ programs call the runtime, which nvcc links them against. NVIDIA's own asks the driver for tables that are not
 //! documented, and so works on NVIDIA's driver alone. This one uses the documented functions of the driver, and puts a program
-//! that was linked against a shared runtime (`nvcc -cudart shared`) on the software GPU, with or without the shim between.
+//! on the software GPU, with or without the shim between: one that was linked against a shared runtime (`nvcc -cudart shared`)
+//! finds it by name, and in one that carries NVIDIA's runtime (nvcc's default) it takes that one's place.
 //!
 //! * [`api`]: the runtime's functions by theme, under their own names. What is not there returns
 //!   `cudaErrorNotSupported`; [`unsupported`] says why.
@@ -13,10 +14,12 @@
 //! * `registry`: what nvcc's generated code says before `main`: the program's fat binaries, kernels and variables. Nothing of
 //!   it goes to the driver until it is used.
 //! * [`direct`]: the few functions that are no calls of the driver and return something else.
+//! * [`carried`]: runtimes that stand in a program become jumps to this one.
 //! * `driver`: the driver's functions, found when they are first called.
 
 pub mod api;
 pub mod boundary;
+pub mod carried;
 mod context;
 mod convert;
 pub mod direct;

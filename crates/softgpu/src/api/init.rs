@@ -67,8 +67,9 @@ pub(crate) unsafe fn cuGetExportTable(table: *mut *const c_void, _id: *const CUu
     TOLD.call_once(|| {
         tell(format_args!(
             "the program asks for private tables of NVIDIA's driver: it carries NVIDIA's own CUDA runtime, which cannot run \
-             here. Link it by `nvcc -cudart shared` (CMake: CUDA_RUNTIME_LIBRARY Shared) and start it by `detshare run \
-             --device soft`, which brings a runtime that can"
+             here. Start it by `detshare run --device soft`, which brings a runtime that can. That one takes the other's place \
+             if the program is not stripped and has it from CUDA 12 or 13 in what is loaded when it starts; otherwise link it by \
+             `nvcc -cudart shared` (CMake: CUDA_RUNTIME_LIBRARY Shared)"
         ));
     });
     give(table, core::ptr::null())?;
