@@ -144,6 +144,8 @@ pub struct Learner {
     part: u32,
     narrow_part: u32,
     narrow: Distances,
+    /// How long steps lasted on all SMs by then; 0 is unknown.
+    narrow_beside_ns: u64,
     /// The largest part on which steps last too long, and how long.
     too_narrow: Option<(u32, u64)>,
     /// What these are like, while nothing has been added to them.
@@ -243,6 +245,7 @@ impl Learner {
             part: Rhythm::ALL,
             narrow_part: Rhythm::ALL,
             narrow: Distances::NONE,
+            narrow_beside_ns: 0,
             too_narrow: None,
             habits: None,
         }
@@ -364,12 +367,15 @@ impl Learner {
             pause: self.pauses.habit(),
             gap_ns: self.many_pauses.mean_up_to(most_ns),
             within: within.unwrap_or_default(),
-            lengths: Lengths {
-                on_all_ns,
-                narrow: self.narrow.habit().map(|habit| (self.narrow_part, habit.middle_ns)),
-                needs: self.needs(on_all_ns),
-            },
+            lengths: Lengths { on_all_ns, narrow: self.lasts_on_few(on_all_ns), needs: self.needs(on_all_ns) },
         }
+    }
+
+    /// On what part of the SMs steps ran lately, and how long they last there, unless they last otherwise on all SMs since.
+    fn lasts_on_few(&self, on_all_ns: u64) -> Option<(u32, u64)> {
+        let has_changed = self.narrow_beside_ns.abs_diff(on_all_ns) > (on_all_ns / STEADY_PART).max(JITTER_NS);
+        let habit = self.narrow.habit().filter(|_| self.narrow_beside_ns == 0 || !has_changed)?;
+        Some((self.narrow_part, habit.middle_ns))
     }
 
     /// A step lasted so long on a part of the SMs.
@@ -378,6 +384,7 @@ impl Learner {
             (self.narrow_part, self.narrow) = (self.part, Distances::NONE);
         }
         self.narrow.add(length_ns);
+        self.narrow_beside_ns = self.lengths.habit().map_or(0, |all| all.middle_ns);
         let Some(habit) = self.narrow.habit().filter(|habit| self.is_too_long(habit.middle_ns)) else { return };
         let is_larger = self.too_narrow.is_none_or(|(part, _)| part <= self.part);
         if is_larger {

@@ -223,6 +223,32 @@ fn how_long_a_step_lasts_at_each_width_is_learned() {
 }
 
 #[test]
+fn how_long_steps_lasted_on_few_sms_is_forgotten_with_what_they_were() {
+    let mut learner = Learner::new();
+    let mut at = 0;
+    let mut steps = |learner: &mut Learner, part: u32, ms: u64| {
+        for _ in 0..20 {
+            learner.began(at);
+            learner.ran_on(part);
+            at += ms * MS;
+            learner.ended(at, None);
+            at += 7 * MS;
+        }
+    };
+    steps(&mut learner, Rhythm::ALL, 10);
+    steps(&mut learner, 500, 12);
+    steps(&mut learner, Rhythm::ALL, 10);
+    assert_eq!(learner.lengths().narrow, Some((500, 12 * MS)), "nothing has changed");
+    steps(&mut learner, Rhythm::ALL, 3);
+    assert_eq!((learner.lengths().on_all_ns, learner.lengths().narrow), (3 * MS, None), "other steps");
+    steps(&mut learner, 500, 4);
+    assert_eq!(learner.lengths().narrow, Some((500, 4 * MS)));
+    let mut narrow_alone = Learner::new();
+    steps(&mut narrow_alone, 500, 12);
+    assert_eq!(narrow_alone.lengths().narrow, Some((500, 12 * MS)), "all that is known");
+}
+
+#[test]
 fn who_foresees_the_end_learns_the_same() {
     let (mut one, mut other) = (Learner::new(), Learner::new());
     for i in 0..200 {
