@@ -1,4 +1,4 @@
-"""A daemon with a folder and a configuration of its own, and the commands that are given to it."""
+"""A daemon with a folder and a configuration of its own, and the commands that are given to it; and what was built from what."""
 
 import json
 import os
@@ -26,6 +26,12 @@ CONFIGURED = {"none": "auto"}
 # What would make a program a tenant of somebody else, or tell the shim something else.
 FOREIGN = ("LD_PRELOAD", "CUDA_MPS_", "XDG_", "DETSHARE_")
 KEPT = ("DETSHARE_SHIM", "DETSHARE_DAEMON", "DETSHARE_DRIVER")
+
+
+def source():
+    """What the programs beside this file were built from, as the bundle says."""
+    file = Path(__file__).resolve().parent / "source"
+    return file.read_text().strip() if file.exists() else "unknown"
 
 
 class Failed(Exception):

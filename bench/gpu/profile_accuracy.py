@@ -99,7 +99,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--detshare", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--rounds", type=int, default=2, help="of the training, plain and as a tenant")
+    parser.add_argument("--rounds", type=int, default=3, help="of the training, plain and as a tenant")
     options = parser.parse_args()
     options.softgpu = None
     options.detshare = options.detshare.resolve()
@@ -123,6 +123,7 @@ def main():
     summary = (
         f"after {LAUNCHES} launches {len(judged)} kernels of {JUDGED_US} us and more are known to {middle:.1%} in the middle"
         f" of {ASKED_ERROR:.0%}, {worst:.1%} at worst; a training's step as a tenant takes {cost:+.2%} of {ASKED_COST:+.0%}"
+        f" (plain ones differ by {max(steps['plain']) / min(steps['plain']) - 1:.2%})"
     )
     if len(judged) < len(COMPUTE):
         failures.append(f"only {len(judged)} kernels can be judged")

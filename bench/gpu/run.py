@@ -24,6 +24,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
 
+from daemon_under_test import source
+
 ROOT = Path(__file__).resolve().parent
 LIBRARY_FOLDER = ROOT / "lib"
 SHIM = LIBRARY_FOLDER / "libdetshare_shim.so"
@@ -71,7 +73,7 @@ def main():
         print("no bin/checks.json, so no executables to run", flush=True)
 
     results = []
-    report = {"machine": machine(driver), "command": shlex.join(sys.argv), "checks": results}
+    report = {"source": source(), "machine": machine(driver), "command": shlex.join(sys.argv), "checks": results}
     names = [name for name in checks if name in options.only]
     for name, result in run_all(names, checks, timed, options.jobs if has_gpu else 0):
         results.append({"name": name, **result})

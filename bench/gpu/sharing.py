@@ -13,6 +13,8 @@ import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from daemon_under_test import source
+
 ROOT = Path(__file__).resolve().parent
 DETSHARE = ROOT / "bin" / "detshare"
 # The bundle has them where they lay beside the checkout.
@@ -134,7 +136,7 @@ def main():
     options = parse_arguments()
     options.out.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + options.limit
-    report = {"command": sys.argv, "runs": {}, "verdicts": []}
+    report = {"source": source(), "command": sys.argv, "runs": {}, "verdicts": []}
     for run in RUNS:
         if run.name not in options.only:
             continue

@@ -42,6 +42,7 @@ from daemon_under_test import (
     Sampler,
     clean_environment,
     read_text,
+    source,
 )
 
 ROOT = Path(__file__).resolve().parent
@@ -99,6 +100,7 @@ def main():
         "passed": False,
         "command": shlex.join(sys.argv),
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "source": source(),
         "machine": machine(),
         "sample_columns": SAMPLE_COLUMNS,
         "passes": [],

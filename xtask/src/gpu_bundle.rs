@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PROGRAMS: [&str; 26] = [
+const PROGRAMS: [&str; 27] = [
     "surface",
     "conformance",
     "instructions",
@@ -24,6 +24,7 @@ const PROGRAMS: [&str; 26] = [
     "steps",
     "long_kernels",
     "quota_probe",
+    "run_cost",
     "soak",
     "softgpu_rate",
     "softgpu_start",
@@ -102,6 +103,9 @@ const CHECKS: &str = r#"[
  {"name": "ptx_rate", "timed": true, "timeout_s": 60,
   "command": ["bin/ptx_rate", "--check", "--driver", "bin/libdetshare_softgpu.so", "--out", "{out}"]},
  {"name": "vector_add", "timeout_s": 60, "command": ["bin/vector_add"]},
+ {"name": "run_cost", "timed": true, "timeout_s": 120,
+  "command": ["bin/run_cost", "--check", "--detshare", "bin/detshare", "--shim", "{shim}", "--cuda-program", "bin/vector_add",
+              "--starts", "20", "--out", "{out}"]},
  {"name": "vector_add_shim", "timeout_s": 60, "command": ["env", "LD_PRELOAD={shim}", "bin/vector_add"]},
  {"name": "demo", "timed": true, "timeout_s": 120, "command": ["bin/xtask", "demo", "--built", "bin"]},
  {"name": "cost_forward", "timed": true, "timeout_s": 60,
@@ -193,6 +197,7 @@ pub(crate) fn lay_out(built: &Path, folder: &Path) -> Result<()> {
         copy_all(&block_level::cases().join(inner), "ptx", &to)?;
     }
     std::fs::write(folder.join("bin/checks.json"), checks())?;
+    std::fs::write(folder.join("source"), source())?;
     let scripts = [
         "run.py",
         "decode_cost.py",
@@ -235,6 +240,19 @@ fn copy_traces(from: &Path, to: &Path) -> Result<()> {
     }
     std::fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
     copy_all(from, "csv", to)
+}
+
+/// What all of it is built from, so that what was measured can be told from what came later.
+fn source() -> String {
+    let ask = |arguments: &[&str]| {
+        let answer = Command::new("git").args(arguments).current_dir(root()).output().ok()?;
+        answer.status.success().then(|| String::from_utf8_lossy(&answer.stdout).trim().to_string())
+    };
+    match (ask(&["rev-parse", "HEAD"]), ask(&["status", "--porcelain", "--untracked-files=no"])) {
+        (Some(commit), Some(changes)) if changes.is_empty() => commit,
+        (Some(commit), _) => format!("{commit}, changed"),
+        (None, _) => "unknown".to_string(),
+    }
 }
 
 /// Copies the files with that extension.

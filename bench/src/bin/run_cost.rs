@@ -1,6 +1,6 @@
 //! How much longer a program takes to start by `detshare run`, in turn with the same program plainly and with the shim
-//! preloaded: one that ends at once, one that computes something on the software GPU, and, where it is asked for, one whose
-//! `detshare run` finds no daemon and has to start it.
+//! preloaded: one that ends at once, one that computes something, and, where it is asked for, one whose `detshare run` finds no
+//! daemon and has to start it.
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
@@ -22,13 +22,13 @@ struct Arguments {
     /// A program that ends at once
     #[arg(long, default_value = "/bin/true")]
     program: PathBuf,
-    /// A program that uses CUDA and ends soon, such as `steps`; it needs --softgpu
-    #[arg(long, requires = "softgpu")]
+    /// A program that uses CUDA and ends soon, such as `steps` or `vector_add`
+    #[arg(long)]
     cuda_program: Option<PathBuf>,
     /// Arguments of it, one by one
     #[arg(long, allow_hyphen_values = true)]
     cuda_argument: Vec<String>,
-    /// The software GPU's library
+    /// The software GPU's library, which that program then has in place of the driver
     #[arg(long)]
     softgpu: Option<PathBuf>,
     /// Also the start of a program for which the daemon has to be started first
@@ -148,7 +148,7 @@ fn measure(place: &Place<'_>) -> Result<Map<String, Value>> {
     cases.insert(plain.name.to_string(), place.measure(&plain, || Ok(()))?);
     if let Some(program) = cuda_program {
         let cuda = Case {
-            name: "cuda_on_the_software_gpu",
+            name: if softgpu.is_some() { "cuda_on_the_software_gpu" } else { "cuda" },
             program,
             arguments: cuda_argument,
             driver: softgpu.as_deref(),
