@@ -90,8 +90,12 @@ pub(crate) mod tests {
         let mut estimates = Estimates::new(&settings);
         for ran in results["runs"].as_array().unwrap() {
             let arm = settings.arms.iter().find(|arm| ran["arm"] == arm.name).unwrap();
-            let mut run = examples::run(arm.name, 1, 1.0, 1.0, None);
-            (run.seconds, run.measured_s) = (ran["seconds"].as_f64().unwrap(), settings.seconds);
+            let number = |name: &str| ran[name].as_u64();
+            // Levels of the dial are measured in the first round alone, and what does not fit for less time than was asked.
+            let round = number("round").unwrap().try_into().unwrap();
+            let mut run = examples::run(arm.name, round, 1.0, 1.0, None);
+            run.seconds = ran["seconds"].as_f64().unwrap();
+            run.measured_s = number("measured_s").map_or(settings.seconds, |seconds| seconds.try_into().unwrap());
             estimates.learn(arm, &run);
         }
         estimates.beside
