@@ -4,8 +4,8 @@
 //! be the same. What is compiled is kept, and compiled again only when something that it was made from has changed.
 
 use crate::process::{root, run, target};
-use crate::pypi;
 use crate::softgpu::{self, Way};
+use crate::{build, pypi};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -252,10 +252,16 @@ fn carries_its_own(toolkit: &Path, built: &Path) -> Result<()> {
     let library = library.to_str().context("the build folder has a plain name")?;
     let newer = compile_part(toolkit, "static_runtime", &["-Xlinker", library])?;
     for program in [newer.clone(), compile_older_runtime()?] {
-        let ended = on_software_gpu(built, &program).output()?;
-        let (found, told) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
-        ensure!(ended.status.success(), "{} ended with {}: {found}{told}", program.display(), ended.status);
-        ensure!(found == "as it should be\n" && told.is_empty(), "{}: {found}{told}", program.display());
+        let mut through_shim = Command::new(&program);
+        let libraries = [build::SHIM, build::CUDART_12, build::CUDART_13].map(|name| built.join(name));
+        through_shim.env("LD_PRELOAD", libraries.map(|library| library.display().to_string()).join(":"));
+        through_shim.env("DETSHARE_DRIVER", built.join(build::SOFTGPU));
+        for mut command in [on_software_gpu(built, &program), through_shim] {
+            let ended = command.output()?;
+            let (found, told) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+            ensure!(ended.status.success(), "{command:?} ended with {}: {found}{told}", ended.status);
+            ensure!(found == "as it should be\n" && told.is_empty(), "{command:?}: {found}{told}");
+        }
     }
     let stripped = newer.with_file_name("stripped");
     run(Command::new("strip").arg("-o").arg(&stripped).arg(&newer))?;

@@ -17,7 +17,6 @@ use core::ops::Range;
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSymbol, ReadCache, SymbolKind};
 use std::collections::BTreeMap;
-use std::ffi::CString;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -41,34 +40,25 @@ pub fn replace() {
     if all.iter().rev().find(|loaded| ours.contains(&loaded.path)).is_none_or(|last| last.path != own) {
         return;
     }
-    for loaded in all {
-        let Some(carried) = Carried::find(&loaded) else { continue };
-        if let Some(library) = Library::beside(&own, carried.release) {
+    for carried in all.iter().filter_map(Carried::find) {
+        let ours = path_beside(&own, carried.release);
+        if let Some(library) = all.iter().find(|loaded| loaded.path == ours).and_then(Library::of) {
             carried.jump_to(&library);
         }
     }
 }
 
-/// A library of ours that is loaded.
-struct Library {
-    handle: *mut c_void,
-    version: CString,
-}
+/// The functions of one of our libraries, where they are. From its file: the loader's own functions must not be asked yet, as the C
+/// library would have no environment after that.
+struct Library(BTreeMap<String, usize>);
 
 impl Library {
-    fn beside(own: &Path, release: u32) -> Option<Self> {
-        let path = CString::new(path_beside(own, release).into_os_string().into_encoded_bytes()).ok()?;
-        // SAFETY: a terminated path; nothing is loaded.
-        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
-        let version = CString::new(format!("libcudart.so.{release}")).ok()?;
-        (!handle.is_null()).then_some(Self { handle, version })
-    }
-
-    fn address(&self, name: &str) -> Option<usize> {
-        let name = CString::new(name).ok()?;
-        // SAFETY: an open handle and terminated texts.
-        let address = unsafe { libc::dlvsym(self.handle, name.as_ptr(), self.version.as_ptr()) };
-        (!address.is_null()).then(|| address.addr())
+    fn of(loaded: &Loaded) -> Option<Self> {
+        let file = ReadCache::new(File::open(&loaded.path).ok()?);
+        let elf = ElfFile64::<Endianness, _>::parse(&file).ok()?;
+        let functions = elf.dynamic_symbols().filter(|it| it.is_definition() && it.kind() == SymbolKind::Text);
+        let places = functions.filter_map(|it| Some((it.name().ok()?.to_string(), loaded.at(it.address())?)));
+        Some(Self(places.collect()))
     }
 }
 
@@ -98,6 +88,13 @@ struct Loaded {
     base: usize,
     /// Its parts that can be run, as addresses of the process.
     code: Vec<Range<usize>>,
+}
+
+impl Loaded {
+    /// Where an address of the file is.
+    fn at(&self, address: u64) -> Option<usize> {
+        self.base.checked_add(usize::try_from(address).ok()?)
+    }
 }
 
 fn loaded() -> Vec<Loaded> {
@@ -145,7 +142,7 @@ impl Carried {
         let mut begins = Vec::new();
         let mut named = Vec::new();
         for symbol in elf.symbols().filter(|it| it.is_definition() && it.kind() == SymbolKind::Text) {
-            let address = loaded.base.checked_add(usize::try_from(symbol.address()).ok()?)?;
+            let address = loaded.at(symbol.address())?;
             begins.push(address);
             if let Some(name) = symbol.name().ok().filter(|name| name.starts_with("cuda") || name.starts_with("__cuda"))
             {
@@ -172,9 +169,9 @@ impl Carried {
     fn jump_to(&self, library: &Library) {
         let mut jumps = BTreeMap::new();
         for (name, from) in &self.functions {
-            let Some(to) = library.address(name) else { return };
+            let Some(to) = library.0.get(name) else { return };
             // A linker may have made one of two functions that are alike.
-            if jumps.insert(*from, to).is_some_and(|other| other != to) {
+            if jumps.insert(*from, *to).is_some_and(|other| other != *to) {
                 return;
             }
         }

@@ -1,5 +1,6 @@
 // A program that carries NVIDIA's runtime, as nvcc links it where nothing is said, and so does its library.
 #include <cstdio>
+#include <cstdlib>
 #include <cuda_runtime.h>
 
 // static_library.cu
@@ -20,6 +21,8 @@ static bool fails(const char *what, cudaError_t found, cudaError_t wanted) {
 }
 
 int main() {
+  // Whatever took the runtime's place did so before the C library had begun.
+  if (std::getenv("PATH") == nullptr) return 12;
   const int n = 64;
   int version = 0, *out = nullptr, host[n], counted = 0;
   if (fails("version", cudaRuntimeGetVersion(&version), cudaSuccess) || version != CUDART_VERSION) return 1;
