@@ -229,7 +229,8 @@ impl Membership {
     fn is_answered(&self) {
         let before = core::mem::replace(&mut *self.answered.lock().unwrap_or_else(PoisonError::into_inner), true);
         self.answer.notify_all();
-        if !before {
+        // Who asks for block level waits for any daemon with it, if the first was none.
+        if !before || self.is_connected() {
             block_level::daemon_answered();
         }
     }
