@@ -147,7 +147,8 @@ pub struct Tenant {
     /// What its short steps have to do on the GPU.
     #[serde(default)]
     pub pace_ns: Option<u64>,
-    /// How long a step is expected to last at each width that it may have; nothing of best-effort tenants and where nobody knows.
+    /// How long a step is expected to last at each width that it may have; nothing of best-effort tenants, of those whose steps are of two
+    /// kinds, and where nobody knows.
     #[serde(default)]
     pub step_lengths: Vec<StepLength>,
     /// Whether its kernels keep running far longer than predicted, so that it is kept on few SMs.

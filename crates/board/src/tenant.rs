@@ -336,7 +336,7 @@ pub struct Outlook {
 /// How long a tenant's steps last, by how many SMs they have; no duration is longer than [`HORIZON_NS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepLengths {
-    /// On all SMs, where that is known, otherwise lately; 0 is unknown.
+    /// On all SMs; 0 is unknown.
     pub on_all_ns: u64,
     /// A part of the SMs, in thousandths, and how long they last there.
     pub narrow: Option<(u32, u64)>,
@@ -470,12 +470,11 @@ impl TenantView {
     /// What it says of how long its steps last, for those who ask.
     #[must_use]
     pub fn step_lengths(&self) -> StepLengths {
-        let (facts, step) = (&self.pages.facts.0, &self.pages.step.0);
-        let known = |word| Some(bounded(word)).filter(|ns| *ns != 0);
+        let facts = &self.pages.facts.0;
         StepLengths {
-            on_all_ns: known(&facts.on_all).unwrap_or_else(|| bounded(&step.lasts)),
-            narrow: part(&facts.narrow_part).zip(known(&facts.on_narrow)),
-            needs: part(&step.needs).unwrap_or(ALL),
+            on_all_ns: bounded(&facts.on_all),
+            narrow: part(&facts.narrow_part).zip(Some(bounded(&facts.on_narrow)).filter(|ns| *ns != 0)),
+            needs: part(&self.pages.step.0.needs).unwrap_or(ALL),
         }
     }
 

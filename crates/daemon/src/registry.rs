@@ -378,7 +378,7 @@ impl Present {
         self.view.decisions().into_iter().map(describe).collect()
     }
 
-    /// How long a step is expected to last on all SMs, and on the front of each split.
+    /// How long a step is expected to last on all SMs, and on the front of each split, as far as that is known.
     fn step_lengths(&self) -> Vec<StepLength> {
         let detshare_board::StepLengths { on_all_ns, narrow, needs } = self.view.step_lengths();
         let lengths = Lengths { on_all_ns, narrow, needs };
@@ -427,7 +427,8 @@ impl Present {
             command: self.command.clone(),
             phase: (is_served && phase != Phase::Unknown).then(|| phase.name().to_string()),
             pace_ns: (is_served && state.pace_ns != 0).then_some(state.pace_ns),
-            step_lengths: if is_served { self.step_lengths() } else { Vec::new() },
+            // Of steps of two kinds one length says nothing: mostly the ones ran on all SMs, and the others on a part of them.
+            step_lengths: if is_served && phase == Phase::Unknown { self.step_lengths() } else { Vec::new() },
             quarantined: self.view.is_quarantined(),
             missed: Missed { p99: rates.missed[0], ttft: rates.missed[1], tpot: rates.missed[2] },
             strained: state.strained,

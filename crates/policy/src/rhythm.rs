@@ -102,8 +102,10 @@ impl<const KEPT: usize> Distances<KEPT> {
         (known >= FEWEST).then(|| [sorted[known / 10], sorted[(known - 1) * 9 / 10]])
     }
 
-    fn mean(&self) -> u64 {
-        self.mean_up_to(u64::MAX)
+    /// Their middle, or their mean while they are few; 0 where there is none.
+    #[inline(never)]
+    fn usual(&self) -> u64 {
+        self.habit().map_or_else(|| self.mean_up_to(u64::MAX), |habit| habit.middle_ns)
     }
 
     /// Their mean where what is longer counts for that much.
@@ -172,7 +174,8 @@ impl Work {
     }
 }
 
-/// How long steps last, by how many SMs they have. Nothing is decided by it: people are shown it.
+/// How long steps last, by how many SMs they have. The times are for people, of tenants whose steps are of one kind; what steps need is
+/// what a policy decides by where it gives a tenant SMs of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lengths {
     /// On all SMs, where they ever had them; 0 is unknown.
@@ -186,13 +189,16 @@ pub struct Lengths {
 impl Lengths {
     /// On so many of all SMs; 0 is unknown. Between all SMs and a part on which steps were seen to run it is what was seen; on fewer,
     /// in proportion at the most: the host's time stays the same, and what the GPU does takes longer as it does where nothing but SMs
-    /// binds it.
+    /// binds it. Of steps that never had all SMs nothing is known but how long they last where they ran.
     #[must_use]
     pub fn on(&self, width: u32, all: u32) -> u64 {
         let one = u64::from(Rhythm::ALL);
         // What a part of the SMs is short of all, as time is: nothing on all, one on a half, three on a quarter.
         let short = |part: u64| one * one / part - one;
         let part = (u64::from(width) * one / u64::from(all.max(1))).clamp(1, one);
+        if self.on_all_ns == 0 {
+            return self.narrow.filter(|(narrow, _)| u64::from(*narrow) == part).map_or(0, |(_, ns)| ns);
+        }
         let seen = self.narrow.map(|(narrow, ns)| (u64::from(narrow.clamp(1, Rhythm::ALL)), ns.max(self.on_all_ns)));
         match seen {
             Some((narrow, ns)) if narrow <= part => {
@@ -357,9 +363,7 @@ impl Learner {
     }
 
     fn habits(&self) -> Habits {
-        // Who never had all SMs is known by what it had.
-        let lengths = if self.lengths.known() == 0 { &self.narrow } else { &self.lengths };
-        let on_all_ns = lengths.habit().map_or_else(|| lengths.mean(), |habit| habit.middle_ns);
+        let on_all_ns = self.lengths.usual();
         let within = self.many_pauses.mostly_within();
         let most_ns = within.map_or(u64::MAX, |[_, long_ns]| long_ns.saturating_mul(LONG_PAUSES));
         Habits {
@@ -408,10 +412,11 @@ impl Learner {
         }
     }
 
-    /// What part of the GPU a step makes use of that lasts so long on all SMs.
+    /// What part of the GPU a step makes use of that lasts so long on all SMs. Who never had all of them is known by what it had.
     fn needs(&self, on_all_ns: u64) -> u32 {
         let part = self.work.habit().filter(|_| self.cramped < WRONG).map(|work| {
-            let thousandths = work.middle_ns.saturating_mul(u64::from(Rhythm::ALL)) / on_all_ns.max(1);
+            let lasts_ns = if on_all_ns == 0 { self.narrow.usual() } else { on_all_ns };
+            let thousandths = work.middle_ns.saturating_mul(u64::from(Rhythm::ALL)) / lasts_ns.max(1);
             u32::try_from(thousandths).unwrap_or(Rhythm::ALL)
         });
         // More than a part on which steps were seen to last too long, whatever their work says.

@@ -191,6 +191,21 @@ fn what_was_seen_on_few_sms_counts_more_than_what_was_worked_out() {
 }
 
 /// What was seen on all SMs and on a part of them says what to expect on others.
+/// Beside others from the first step on: what steps need is told by what they had, and how long they would last on more SMs by nothing.
+#[test]
+fn steps_that_never_had_all_sms_are_known_where_they_ran() {
+    const SMS: u32 = 100;
+    let mut learner = Learner::new();
+    for step in 0..20 {
+        learner.began(step * 20 * MS);
+        learner.ran_on(500);
+        learner.ended(step * 20 * MS + 12 * MS, Some(Work { all_ns: 3 * MS, ran_ns: 3 * MS }));
+    }
+    let lengths = learner.lengths();
+    assert_eq!((lengths.on_all_ns, lengths.narrow, lengths.needs), (0, Some((500, 12 * MS)), 250));
+    assert_eq!([100, 75, 50, 20].map(|width| lengths.on(width, SMS)), [0, 0, 12 * MS, 0]);
+}
+
 #[test]
 fn how_long_a_step_lasts_at_each_width_is_learned() {
     const SMS: u32 = 100;

@@ -5,7 +5,8 @@
 //! all others a best-effort launch is held while one of them has a step under way,
 //! and before a step that is due if it would still be running then: that is known from what it takes and from what is in
 //! flight before it. Where steps come at random nobody knows when; then little is kept in flight, so that little is in the
-//! way when one comes, unless hardly a pause was ever as short. How much of all this is risked is the dial's: at 0 a launch must be over well before a step is due;
+//! way when one comes, unless hardly a pause was ever as short. A server that rests, idle for seconds and for far longer than it ever is
+//! between two steps, keeps nobody short: there is as much in flight as where steps are expected. How much of all this is risked is the dial's: at 0 a launch must be over well before a step is due;
 //! in the middle compute-bound kernels run beside steps, on a few SMs; at 1 nothing is held. What may be in flight is what all
 //! best-effort tenants together may have: each that wants the GPU has an equal part of it. Where SMs cannot be partitioned they
 //! take turns, as under `exclusive`.

@@ -4,7 +4,8 @@
 //! the driver, the shim loads *versions* beside the untouched original (`detshare_ptx::block_level`): one that runs a slice
 //! of the grid, and one whose persistent blocks take the grid's blocks one after the other and can stop in between. Which
 //! is used is decided by what was measured (`policy::block_level`). None of it happens unless somebody asked for it, and only
-//! for best-effort tenants that have a latency tenant beside them.
+//! for best-effort tenants; they launch versions only beside a latency tenant. Until the first daemon has answered nobody knows
+//! whether it asks for it: PTX that is loaded by then is copied, and nothing else.
 //!
 //! * `source` finds the PTX in what the program loads or links; `cache` keeps rewritten modules on disk.
 //! * `prepared` has a thread that rewrites them, and loads them when the GPU has nothing of this process to do: loading
@@ -79,30 +80,29 @@ fn turnaround_ns() -> u64 {
     TURNAROUND.load(Ordering::Relaxed)
 }
 
-/// Whether what the program loads is looked at.
+/// Whether what the program loads is looked at: what is loaded while nobody knows if it is to have versions is not seen again.
 pub(crate) fn is_wanted() -> bool {
+    decided() != Some(false)
+}
+
+/// Whether what the program loads is to have versions; nothing as long as nobody knows.
+fn decided() -> Option<bool> {
     let settings = settings::get();
     match tenant::entry() {
-        _ if settings.forced().is_some() => true,
-        Some(entry) => entry.class == Class::BestEffort && entry.turnaround_ns.is_some(),
-        // What is loaded before the daemon's answer, or while there is none, is not seen again.
-        None => settings.class != Some(Class::Latency) && may_be_wanted(settings),
+        _ if settings.forced().is_some() => Some(true),
+        Some(entry) => Some(entry.class == Class::BestEffort && entry.turnaround_ns.is_some()),
+        None if settings.class != Some(Class::Latency) && may_be_wanted(settings) => None,
+        None => Some(false),
     }
 }
 
-/// Whether a daemon that has not said so yet may want it.
+/// Whether a daemon that has not said so yet may want it: the first, whose answer may still come, or where the program asks for it any.
 fn may_be_wanted(settings: &Settings) -> bool {
     let is_asked_for = || settings.block_level == Some(BlockLevel::On);
     tenant::membership().is_some_and(|membership| is_asked_for() || membership.is_awaited())
 }
 
-/// Whether nobody can know yet if what was looked at is to have versions.
-fn is_undecided() -> bool {
-    let is_awaited = || tenant::membership().is_some_and(tenant::Membership::is_awaited);
-    settings::get().forced().is_none() && tenant::entry().is_none() && is_awaited()
-}
-
-/// The daemon has said for the first time what this process may do, or it is known that there is none.
+/// A daemon has said what this process may do, or it is known that there is none.
 pub(crate) fn daemon_answered() {
     if !is_wanted() {
         source::forget_images();

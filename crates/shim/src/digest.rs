@@ -10,7 +10,7 @@
 
 use crate::call::is_ok;
 use crate::handles::Handles;
-use crate::settings;
+use crate::{handed, settings};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use detshare_cuda::DefaultStream;
@@ -88,7 +88,7 @@ impl Region {
             for row in 0..self.height {
                 let start = self.start.wrapping_add(slice * self.slice + row * self.pitch);
                 // SAFETY: the driver has written the whole of it.
-                digest.add(unsafe { core::slice::from_raw_parts(start, self.width) });
+                digest.add(unsafe { handed::list(start, self.width) });
             }
         }
         digest.0
@@ -144,9 +144,9 @@ pub(crate) unsafe fn unified(copied: Copied, to: CUdeviceptr, bytes: usize) {
 /// The driver has read these lists.
 pub(crate) unsafe fn batch(copied: Copied, to: *const CUdeviceptr, bytes: *const usize, count: usize) {
     // SAFETY: the caller's promise.
-    let to = unsafe { core::slice::from_raw_parts(to, count) };
+    let to = unsafe { handed::list(to, count) };
     // SAFETY: the caller's promise.
-    let bytes = unsafe { core::slice::from_raw_parts(bytes, count) };
+    let bytes = unsafe { handed::list(bytes, count) };
     for (to, bytes) in to.iter().zip(bytes) {
         // SAFETY: the caller's promise.
         unsafe { unified(copied, *to, *bytes) };

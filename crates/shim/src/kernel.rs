@@ -2,6 +2,7 @@
 
 use crate::call::is_ok;
 use crate::coroutine::Coroutine;
+use crate::handed;
 use crate::handles::Handles;
 use crate::hot::HOT;
 use crate::lane::{FULL, LANES};
@@ -363,12 +364,11 @@ impl Shape {
             [config.blockDimX, config.blockDimY, config.blockDimZ],
             config.sharedMemBytes,
         );
-        // Of none, the pointer may be anything.
-        if config.attrs.is_null() || config.numAttrs == 0 {
+        if config.attrs.is_null() {
             return shape;
         }
         // SAFETY: the caller's promise.
-        for attribute in unsafe { core::slice::from_raw_parts(config.attrs, config.numAttrs as usize) } {
+        for attribute in unsafe { handed::list(config.attrs, config.numAttrs as usize) } {
             match attribute.id {
                 CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE => {
                     // SAFETY: the identity says which one it is.

@@ -17,7 +17,8 @@
 //!   decides which lane a launch gets, or that it is held (`schedule` is what tests decide by); `steps` says when this
 //!   process is busy, with `unfinished` for the streams that have something left to do.
 //! * `block_level` launches long kernels in parts where they come as PTX and somebody asked for it.
-//! * `replace` has the functions with code of our own, by theme; `call` calls the driver from there.
+//! * `replace` has the functions with code of our own, by theme; `call` calls the driver from there, and `handed` reads the program's
+//!   lists.
 //! * `quota` limits what can be allocated, `digest` records what leaves the GPU.
 //! * `stats` counts and writes the counts at exit; `settings` is what the environment asked for.
 //!
@@ -46,6 +47,7 @@ mod flight;
 mod freedom;
 mod gate;
 mod graph;
+mod handed;
 mod handles;
 mod hot;
 mod in_flight;

@@ -241,14 +241,16 @@ fn judge(membership: &Membership, step: (u64, u64), phase: Phase, phases: &Phase
 
 /// Says that the step is over, and what is known of the next one, unless more has been launched.
 fn finish(membership: &Membership, upto: u64, now: u64) -> bool {
-    let learner = learner();
+    let mut learner = learner();
+    // Where nobody did so while waiting. Others wait for what comes from here: it is done once.
+    learner.foresee();
     let (rhythm, lengths) = (learner.if_ended(now), learner.lengths());
     drop(learner);
     membership.page.set_habits(rhythm.spread_ns, rhythm.gap_ns, rhythm.needs);
-    membership.page.set_lengths(lengths.on_all_ns, lengths.narrow.unwrap_or_default());
     membership.page.set_pauses(rhythm.ended_ns, rhythm.soon_ns, rhythm.long_ns);
     let is_over = membership.page.finish(upto, rhythm.due_ns.unwrap_or(0));
     if is_over {
+        membership.page.set_lengths(lengths.on_all_ns, lengths.narrow.unwrap_or_default());
         let [all_ns, ran_ns] = WORK.each_ref().map(|place| place.swap(0, Ordering::Relaxed));
         let mut learner = self::learner();
         learner.ran_on(part_of_all(membership));

@@ -22,11 +22,13 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 /// The daemon's socket for tenants, in its folder.
 const SOCKET: &str = "tenants.sock";
-/// How long the first launches wait for the daemon's answer. Where they are to be recorded they wait for as long as it may take: a record
-/// is to have all of them.
+/// How long the first launches wait for the daemon's answer.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// How long an answer may take before the connection is given up.
 const ANSWER: Duration = Duration::from_secs(1);
+/// How long the first launches wait where they are to be recorded: a record is to have all of them. That is until the answer is there or is
+/// given up, of which they are told. Whoever reads it begins later than they do, and has said who it is before, for which it has as long.
+const RECORDED: Duration = ANSWER.saturating_mul(2);
 /// How often a daemon that is gone is looked for.
 const AGAIN: Duration = Duration::from_millis(10);
 /// The same for one that is there and does not take this process in: there may be room later.
@@ -217,7 +219,7 @@ impl Membership {
 
     fn wait_for_the_answer(&self) {
         let answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
-        let patience = if record::is_on() { ANSWER } else { PATIENCE };
+        let patience = if record::is_on() { RECORDED } else { PATIENCE };
         drop(self.answer.wait_timeout_while(answered, patience, |answered| !*answered));
     }
 
@@ -229,7 +231,8 @@ impl Membership {
     fn is_answered(&self) {
         let before = core::mem::replace(&mut *self.answered.lock().unwrap_or_else(PoisonError::into_inner), true);
         self.answer.notify_all();
-        if !before {
+        // Who asks for block level waits for any daemon with it, if the first was none.
+        if !before || self.is_connected() {
             block_level::daemon_answered();
         }
     }

@@ -42,6 +42,19 @@ fn a_tenant_is_seen_with_what_it_publishes() {
     assert_eq!(by_pid.name, "serve");
     assert_eq!(house.client().tenants().expect("answered").len(), 1);
 
+    tenant.page.set_lengths(0, (500, 1_400_000));
+    assert_eq!(
+        house.client().tenant("serve").expect("known").step_lengths,
+        [],
+        "no front of a split has half of the SMs"
+    );
+    // Prompts on all SMs, and tokens on a part of them.
+    tenant.page.set_lengths(100_000_000, (484, 18_000_000));
+    tenant.page.set_phase(1, 4_000_000);
+    let seen = house.client().tenant("serve").expect("known");
+    assert_eq!((seen.phase.as_deref(), seen.pace_ns), (Some("decode"), Some(4_000_000)));
+    assert_eq!(seen.step_lengths, [], "which of both would be meant?");
+
     drop(tenant);
     house.until_count(0);
     let gone = house.client().tenant("serve").expect_err("it has gone");

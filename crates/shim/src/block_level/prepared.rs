@@ -9,7 +9,7 @@ use super::cache::{self, KernelParts, Layout, Parts, VersionParts};
 use super::loaded::{Compiled, Loaded, compile};
 use super::source::{self, Found, Origin};
 use super::waiting::Relaxed;
-use super::{Controls, is_undecided, is_wanted, versions};
+use super::{Controls, decided, versions};
 use crate::background;
 use crate::boundary::guarded;
 use crate::coroutine::{self, Coroutine};
@@ -38,7 +38,7 @@ struct Record {
 }
 
 enum State {
-    /// The daemon has not said yet whether it is to have versions.
+    /// No daemon has said yet whether it is to have versions.
     Undecided(Found),
     Found(Found),
     /// Somebody works on it.
@@ -79,29 +79,27 @@ pub(super) fn add(handle: usize, origin: Origin<'_>) {
     if coroutine.is_none() && !origin.is_library {
         return;
     }
-    let is_undecided = is_undecided();
     // The answer may have come since the caller looked.
-    if !is_undecided && !is_wanted() {
-        return;
-    }
-    let found = if is_undecided { State::Undecided } else { State::Found };
+    let known = decided();
+    let found = match known {
+        Some(false) => return,
+        Some(true) => State::Found,
+        None => State::Undecided,
+    };
     let state = source::find(&origin).map_or_else(State::Nothing, found);
     let record = Record { coroutine, is_library: origin.is_library, state, notes: Vec::new() };
     modules().records.insert(handle, record);
-    if is_undecided {
+    if known.is_none() {
         decide();
     } else if coroutine.is_some() {
         order(handle);
     }
 }
 
-/// What was found before the daemon had answered is prepared or left as it is, as soon as that is known. Whoever adds such a
+/// What was found before a daemon had answered is prepared or left as it is, as soon as that is known. Whoever adds such a
 /// record looks after that, and so does whoever hears the answer: one of the two sees both.
 pub(super) fn decide() {
-    if is_undecided() {
-        return;
-    }
-    let is_wanted = is_wanted();
+    let Some(is_wanted) = decided() else { return };
     let mut held = modules();
     let undecided = held.records.iter_mut().filter(|(_, record)| matches!(record.state, State::Undecided(_)));
     let mut ordered = Vec::new();

@@ -133,6 +133,10 @@ pub(crate) fn link_added(state: usize, kind: CUjitInputType, bytes: Option<&[u8]
 /// The linker has made an image.
 pub(crate) fn link_completed(state: usize, image: &[u8]) {
     let mut links = links();
+    // Whether it is may have been said since the caller looked; what came before is forgotten then, with this lock held.
+    if !is_wanted() {
+        return;
+    }
     let Some(inputs) = links.inputs.as_ref().and_then(|inputs| inputs.get(&state)) else { return };
     let text = match inputs.texts.as_slice() {
         _ if !inputs.is_plain => Err("it is compiled with options of its own".to_string()),

@@ -3,8 +3,10 @@
 use core::time::Duration;
 use detshare_board::{LONGEST_SPIN, SPIN};
 
-/// A hold is awake from so long before the end that it waits for is expected, until so long after it. A timer is up to 50 µs
-/// late by itself, and a core may take as long again to come out of its sleep.
+/// A hold is awake from so long before the end that it waits for is expected, until so long after it. Sleepers wake late: a timer by up to
+/// 50 µs, and a core that has slept deeply takes as long again. With twice that, 200 µs, a launch that had been held for 5 ms still went on
+/// 57.8 µs after idle (p99, on a machine with an H200), so some sleepers are later. This is three times as much, and was not measured there
+/// since. It costs a core for 0.6 ms before each end that a held thread expects.
 const BEFORE: Duration = Duration::from_micros(600);
 const AFTER: Duration = Duration::from_micros(1_000);
 

@@ -1,12 +1,12 @@
 //! Launches: where a logical stream is bound to a lane.
 
 use super::replace;
-use crate::bind;
 use crate::block_level::Arguments;
 use crate::coroutine::active;
 use crate::entries::counter;
 use crate::kernel::Shape;
 use crate::stats::count;
+use crate::{bind, handed};
 use core::ffi::{c_uint, c_void};
 use detshare_cuda::DefaultStream;
 use detshare_cuda::types::{CUDA_LAUNCH_PARAMS, CUfunction, CUlaunchConfig, CUresult, CUstream};
@@ -83,7 +83,7 @@ replace! {
         count(counter::cuLaunchCooperativeKernelMultiDevice);
         let bound: Vec<_> = if active() && !launches.is_null() {
             // SAFETY: the caller's promise that there are so many.
-            let launches = unsafe { core::slice::from_raw_parts(launches, devices as usize) };
+            let launches = unsafe { handed::list(launches, devices as usize) };
             launches.iter().map(|launch| bind::launch_at_home(launch.hStream, DefaultStream::Legacy)).collect()
         } else {
             Vec::new()

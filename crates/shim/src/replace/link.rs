@@ -4,6 +4,7 @@ use super::replace;
 use crate::block_level;
 use crate::boundary::guarded;
 use crate::call::is_ok;
+use crate::handed;
 use core::ffi::{c_char, c_uint, c_void};
 use detshare_cuda::types::{CUjit_option, CUjitInputType, CUlinkState};
 
@@ -28,7 +29,7 @@ macro_rules! linkers {
                 let code = cu!($add_data(state, kind, data, size, name, count, options, values));
                 if is_ok(code) && block_level::is_wanted() {
                     // SAFETY: the driver has read as many bytes,
-                    let bytes = unsafe { core::slice::from_raw_parts(data.cast::<u8>(), size) };
+                    let bytes = unsafe { handed::list(data.cast::<u8>(), size) };
                     // SAFETY: and so many options.
                     let is_plain = unsafe { block_level::are_harmless(options, values, count) };
                     guarded((), || block_level::link_added(state.0.addr(), kind, Some(bytes), is_plain));

@@ -4,7 +4,7 @@ use super::replace;
 use crate::block_level::{self, Origin};
 use crate::boundary::guarded;
 use crate::call::is_ok;
-use crate::{bind, coroutine, kernel, module, settings};
+use crate::{bind, coroutine, handed, kernel, module, settings};
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use detshare_cuda::types::{
     CUdevice, CUfunc_cache, CUfunction, CUfunction_attribute, CUjit_option, CUkernel, CUlibrary, CUlibraryOption,
@@ -183,7 +183,7 @@ unsafe fn loaded_from_file(code: CUresult, handle: *const Handle, name: *const c
 unsafe fn got(code: CUresult, handles: *const Handle, count: impl FnOnce() -> c_uint, from: usize) -> CUresult {
     if is_ok(code) && settings::get().binds() && !handles.is_null() {
         // SAFETY: the caller's promise.
-        for handle in unsafe { core::slice::from_raw_parts(handles, count() as usize) } {
+        for handle in unsafe { handed::list(handles, count() as usize) } {
             module::got(handle.addr(), from);
         }
     }

@@ -5,7 +5,7 @@ mod guards;
 mod kept;
 
 use crate::stage::{built, shim};
-use crate::tenants::{Admitted, Office, SLO_AWARE, until};
+use crate::tenants::{A_WHILE, Admitted, Office, SLO_AWARE, until};
 use detshare_board::{Claim, Class, Tenant, clock};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -448,6 +448,44 @@ fn what_is_loaded_before_the_daemon_answers_stays_as_it_is_where_block_level_is_
         });
         let refused: Vec<_> = modules.iter().filter_map(|module| module["refused"].as_str()).collect();
         assert_eq!(refused, ["block level was off when it was loaded"], "{class:?}: {modules:?}");
+    }
+}
+
+/// A program that asks for it where there is no daemon, or one that has no room, has no use for versions: nothing is rewritten. When one comes
+/// that lets it have them, it has them of what it has loaded by then.
+#[test]
+fn without_a_daemon_nothing_is_rewritten_until_one_comes() {
+    let is_rewritten = |folder: &Path| folder.join("block-level").exists();
+    let arguments = ["--blocks", "300", "--rounds", "20", "--wait"];
+    let start = |folder: &Path, arguments: &[&str]| {
+        let mut command = program(arguments);
+        command.env("DETSHARE_DIR", folder).env("DETSHARE_BLOCK_LEVEL", "on").spawn().expect("it can be started")
+    };
+    let nobody = tempfile::tempdir().expect("a temporary folder");
+    let mut alone = start(nobody.path(), &[&arguments[..], &["--launches", "200"]].concat());
+    assert!(alone.wait().expect("it ends").success());
+    assert!(!is_rewritten(nobody.path()));
+
+    for turnaround_ns in [None, Some(TURNAROUND_NS)] {
+        let office = Office::open();
+        let folder = office.folder.path();
+        let mut program = Running(start(folder, &[&arguments[..], &["--for-ms", "60000", "--progress"]].concat()));
+        office.refuse();
+        is_loaded(&mut program.0);
+        std::thread::sleep(A_WHILE);
+        assert!(!is_rewritten(folder));
+        let admitted = office.admit(|entry| (entry.class, entry.turnaround_ns) = (Class::BestEffort, turnaround_ns));
+        let launched = || admitted.view.read(clock::now()).launched;
+        let before = launched();
+        if turnaround_ns.is_some() {
+            until("it has its versions", || {
+                let report = read_report(folder, program.0.id());
+                report.is_some_and(|report| report["modules"][0]["kernels"] != Value::Array(vec![]))
+            });
+        } else {
+            until("it has heard the answer", || launched() > before + 100);
+            assert!(!is_rewritten(folder));
+        }
     }
 }
 

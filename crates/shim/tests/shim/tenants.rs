@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// Between two looks at something that another process does; it may need this core.
 const LOOK: Duration = Duration::from_millis(1);
 /// A time in which something that should not happen would have happened mostly.
-const A_WHILE: Duration = Duration::from_millis(60);
+pub(crate) const A_WHILE: Duration = Duration::from_millis(60);
 const EXCLUSIVE: u32 = 0;
 const FAIR: u32 = 1;
 pub(crate) const SLO_AWARE: u32 = 2;
@@ -83,6 +83,12 @@ impl Office {
         }
         let view = TenantView::map(&page).expect("its page");
         Admitted { stream, hello, view, claim, entry, page }
+    }
+
+    /// Whoever comes next is not taken in.
+    pub(crate) fn refuse(&self) {
+        let (stream, ..) = self.arrival();
+        Welcome::Refused(Refusal::Full).send(&stream, self.daemon.file()).expect("said");
     }
 
     fn arrival(&self) -> (UnixStream, Hello, OwnedFd) {
@@ -485,9 +491,7 @@ fn a_daemons_successor_knows_the_tenant() {
 fn a_tenant_that_is_not_taken_in_runs_alone() {
     let office = Office::open();
     let mut program = Program::start(office.folder.path(), &[]);
-    let (stream, _) = office.listener.accept().expect("it comes");
-    _ = Hello::receive(&stream).expect("a hello");
-    Welcome::Refused(Refusal::Full).send(&stream, office.daemon.file()).expect("said");
+    office.refuse();
     program.hear("ready");
     program.does(&["begin", "open", "stream"]);
     program.ends();

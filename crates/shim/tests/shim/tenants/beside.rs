@@ -76,6 +76,10 @@ fn a_server_that_leaves_most_of_the_gpu_idle_is_content_with_some_sms() {
     until("it is on some SMs, as it says that it needs no more", || {
         has(&mut program, 32) && (1..=250).contains(&admitted.view.outlook(clock::now()).needs)
     });
+    until("it is told how long its steps last there", || {
+        has(&mut program, 32);
+        admitted.view.step_lengths().narrow.is_some_and(|(part, ns)| part == 32 * 1_000 / 132 && ns != 0)
+    });
     assert!(other.finish(other.launched(), 0));
     until("it has all SMs", || has(&mut program, 132));
     program.ends();

@@ -59,6 +59,24 @@ fn an_absurd_time_that_was_kept_does_not_last() {
     }
 }
 
+/// What is told to those who ask: nothing of steps on few SMs where there were none.
+#[test]
+fn how_long_steps_last_is_told() {
+    const AT_LEAST: Duration = Duration::from_millis(2);
+    let (_office, mut program, admitted) = joined(&[], |_| ());
+    assert_eq!(admitted.view.step_lengths().on_all_ns, 0);
+    until("it is told", || {
+        program.does(&["begin"]);
+        // That is the step.
+        std::thread::sleep(AT_LEAST);
+        program.does(&["open", "stream"]);
+        let lengths = admitted.view.step_lengths();
+        assert_eq!(lengths.narrow, None);
+        Duration::from_nanos(lengths.on_all_ns) >= AT_LEAST
+    });
+    program.ends();
+}
+
 /// What binds a kernel is known from before: beside a step runs what compute binds, and what memory binds is held.
 #[test]
 fn what_binds_a_kernel_is_kept() {

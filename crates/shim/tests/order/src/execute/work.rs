@@ -5,7 +5,7 @@ use crate::machine::Break;
 use crate::program::{Cell, Manner, On, Work};
 use anyhow::{Context, Result, bail};
 use core::ffi::c_void;
-use core::ptr::null_mut;
+use core::ptr::{dangling_mut, null_mut};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use detshare_cuda::types::{CUdeviceptr, CUdeviceptr_v2, CUfunction, CUlaunchConfig, CUresult, CUstream};
 
@@ -98,7 +98,8 @@ impl Run<'_> {
                     blockDimZ: 1,
                     sharedMemBytes: 0,
                     hStream: stream,
-                    attrs: null_mut(),
+                    // Of none it may be anything, and NULL is what others have there.
+                    attrs: dangling_mut(),
                     numAttrs: 0,
                 };
                 let config = &raw const config;
