@@ -190,7 +190,6 @@ fn what_was_seen_on_few_sms_counts_more_than_what_was_worked_out() {
     assert_eq!(after(14, 14), 71, "it lasts as long on all SMs: the program has changed its ways");
 }
 
-/// What was seen on all SMs and on a part of them says what to expect on others.
 /// Beside others from the first step on: what steps need is told by what they had, and how long they would last on more SMs by nothing.
 #[test]
 fn steps_that_never_had_all_sms_are_known_where_they_ran() {
@@ -206,6 +205,7 @@ fn steps_that_never_had_all_sms_are_known_where_they_ran() {
     assert_eq!([100, 75, 50, 20].map(|width| lengths.on(width, SMS)), [0, 0, 12 * MS, 0]);
 }
 
+/// What was seen on all SMs and on a part of them says what to expect on others.
 #[test]
 fn how_long_a_step_lasts_at_each_width_is_learned() {
     const SMS: u32 = 100;
