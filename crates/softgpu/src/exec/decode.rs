@@ -12,6 +12,7 @@ mod cluster;
 mod comparison;
 mod control;
 mod data;
+mod directives;
 mod error;
 mod float;
 #[cfg(test)]

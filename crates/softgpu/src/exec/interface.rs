@@ -62,7 +62,7 @@ pub(crate) struct KernelProperties {
     pub(crate) most_threads: Option<u32>,
     /// `.reqntid` where declared.
     pub(crate) required_block: Option<[u32; 3]>,
-    /// The first instruction that cannot be executed, and its line: a launch then says "not supported".
+    /// The first instruction that cannot be executed, or an unknown directive, and its line: a launch then says "not supported".
     pub(crate) unsupported: Option<(String, u32)>,
     /// What it may use of the system, through all its calls.
     pub(crate) system: SystemUse,

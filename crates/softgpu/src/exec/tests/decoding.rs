@@ -66,6 +66,54 @@ fn kernels_describe_themselves() {
     assert_eq!((c.shared_bytes, c.most_threads, c.registers), (0, None, 1));
 }
 
+/// The first thing of each kernel that cannot be run, in a module of four lines and this one.
+fn lacking(text: &str) -> BTreeMap<String, Option<(String, u32)>> {
+    let image = image(&with_header(text));
+    image.kernels.iter().map(|(name, kernel)| (name.clone(), kernel.properties.unsupported.clone())).collect()
+}
+
+#[test]
+fn known_directives_are_taken() {
+    let lacking = lacking(
+        ".func f() .noreturn { trap; } .func g() .abi_preserve 8 .abi_preserve_control 14 .local_maxnreg 32 { ret; }
+         .func .attribute(.unified(1, 2)) h() { ret; }
+         .visible .entry a() .maxntid 64, 2 .minnctapersm 2 .maxnctapersm 4 .maxnreg 32 .local_maxnreg 32 { call g; ret; }
+         .visible .entry b() .pragma \"nounroll\"; .reqntid 32 .maxclusterrank 8 { call f; ret; }
+         .visible .entry c() .explicitcluster .reqnctapercluster 2, 1, 1 .reqntid 8 .blocksareclusters {
+            .reg .b64 %d; prototype: .callprototype _ () .noreturn; mov.u64 %d, h; call %d, (), prototype; ret; }",
+    );
+    assert!(lacking.len() == 3 && lacking.values().all(Option::is_none), "{lacking:?}");
+}
+
+/// What nobody knows may change what a launch is.
+#[test]
+fn unknown_directives_are_not_ignored() {
+    for (directive, told) in [
+        (".never_heard_of", ".never_heard_of"),
+        (".never_heard_of 1, 2", ".never_heard_of 1, 2"),
+        (".maxntid 32 .never_heard_of \"text\";", ".never_heard_of \"text\""),
+        (".maxntid", ".maxntid"),
+        (".maxnreg 32, 32", ".maxnreg 32, 32"),
+        (".explicitcluster 2", ".explicitcluster 2"),
+        (".noreturn", ".noreturn"),
+    ] {
+        let lacking =
+            lacking(&format!(".visible .entry other() {{ ret; }}\n.visible .entry k()\n{directive} {{ ret; }}"));
+        assert_eq!(lacking["k"], Some((told.to_string(), 6)), "{directive}");
+        assert_eq!(lacking["other"], None, "{directive}");
+    }
+    let of_functions = lacking(
+        ".func f() .maxntid 32 { ret; } .func .attribute(.never_heard_of(1)) g() { ret; }
+         .visible .entry calls() { call f; ret; } .visible .entry calls_other() { call g; ret; }
+         .visible .entry asks() { .reg .b64 %d; mov.u64 %d, f; prototype: .callprototype _ () .odd; call %d, (), prototype; ret; }
+         .visible .entry knows() { .reg .b64 %d; mov.u64 %d, f; ret; }",
+    );
+    assert_eq!(of_functions["calls"], Some((".maxntid 32".to_string(), 4)));
+    assert_eq!(of_functions["calls_other"], Some((".attribute(.never_heard_of(1))".to_string(), 4)));
+    assert_eq!(of_functions["asks"], Some((".odd".to_string(), 6)));
+    assert_eq!(of_functions["knows"], None);
+}
+
 #[test]
 fn dynamic_shared_memory_follows_the_static() {
     let source = module(
