@@ -115,6 +115,31 @@ fn unknown_directives_are_not_ignored() {
 }
 
 #[test]
+fn blocks_that_are_clusters_declare_both() {
+    let whole = ".blocksareclusters .reqntid 16, 2 .reqnctapercluster 2, 3";
+    let source = |directives: &str| with_header(&format!(".visible .entry k() {directives} {{ ret; }}"));
+    for directives in [
+        ".blocksareclusters",
+        ".blocksareclusters .reqntid 32",
+        ".reqnctapercluster 2 .blocksareclusters",
+        ".blocksareclusters .maxntid 32 .reqnctapercluster 2",
+        ".blocksareclusters .reqntid 32 .reqnctapercluster 0, 0, 0",
+    ] {
+        let error = try_image(&[&source(directives)]).map(drop).expect_err(directives);
+        assert_eq!(error.to_string(), "line 4: .reqntid and .reqnctapercluster are needed: '.blocksareclusters'");
+    }
+    let image = image(&source(whole));
+    let properties = &image.kernels["k"].properties;
+    assert_eq!(properties.unsupported, None);
+    let declared = [16, 2, 1];
+    assert_eq!(properties.launched([5, 7, 1], [1; 3]), Some(([10, 21, 1], declared)));
+    assert_eq!(properties.launched([5, 7, 1], declared), Some(([10, 21, 1], declared)));
+    assert_eq!(properties.launched([1, 1 << 31, 1], declared), None);
+    // What a driver refuses then.
+    assert_eq!(properties.launched([1; 3], [8, 1, 1]), Some(([2, 3, 1], [8, 1, 1])));
+}
+
+#[test]
 fn dynamic_shared_memory_follows_the_static() {
     let source = module(
         ".shared .align 4 .b8 s[20]; st.shared.u32 [s], 1; mov.u64 %rd1, d; mov.u32 %r1, %dynamic_smem_size;
