@@ -219,6 +219,8 @@ pub struct FunctionDirective {
     pub arguments: Vec<u32>,
     /// The strings of a `.pragma`, without their quotes.
     pub strings: Vec<String>,
+    /// Where it stands.
+    pub span: Span,
 }
 
 /// One statement of a body.

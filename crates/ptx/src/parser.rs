@@ -141,11 +141,13 @@ impl Parser<'_> {
     fn function_directives(&mut self) -> Parsed<Vec<FunctionDirective>> {
         let mut directives = Vec::new();
         while self.token() == Token::Dotted {
-            let name = self.text()[1..].to_string();
+            let (start, name) = (self.start(), self.text()[1..].to_string());
             self.advance();
-            let mut directive = FunctionDirective { name, arguments: Vec::new(), strings: Vec::new() };
+            let (arguments, strings, span) = (Vec::new(), Vec::new(), self.span_from(start));
+            let mut directive = FunctionDirective { name, arguments, strings, span };
             if matches!(self.token(), Token::Number | Token::String) {
                 self.directive_arguments(&mut directive)?;
+                directive.span = self.span_from(start);
             }
             directives.push(directive);
         }

@@ -1,6 +1,8 @@
 //! Trees without places, to be compared.
 
-use crate::ast::{BranchTable, Directive, Function, Item, Module, Span, Statement, TableKind, Variable};
+use crate::ast::{
+    BranchTable, Directive, Function, FunctionDirective, Item, Module, Span, Statement, TableKind, Variable,
+};
 
 const NOWHERE: Span = Span { start: 0, end: 0 };
 
@@ -21,9 +23,16 @@ impl Module {
 
 fn clear_function(function: &mut Function) {
     function.span = NOWHERE;
+    clear_directives(&mut function.directives);
     clear_variables(&mut function.returns);
     clear_variables(&mut function.parameters);
     clear_statements(function.body.as_deref_mut().unwrap_or_default());
+}
+
+fn clear_directives(directives: &mut [FunctionDirective]) {
+    for directive in directives {
+        directive.span = NOWHERE;
+    }
 }
 
 fn clear_variables(variables: &mut [Variable]) {
@@ -47,7 +56,8 @@ fn clear_statements(statements: &mut [Statement]) {
 
 fn clear_table(table: &mut BranchTable) {
     table.span = NOWHERE;
-    if let TableKind::CallPrototype { returns, parameters, .. } = &mut table.kind {
+    if let TableKind::CallPrototype { returns, parameters, directives, .. } = &mut table.kind {
+        clear_directives(directives);
         clear_variables(returns);
         clear_variables(parameters);
     }

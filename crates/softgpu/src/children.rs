@@ -264,17 +264,18 @@ impl Prepared {
     /// Checked as a driver checks a launch.
     fn shape(&self, parameters: Arc<[u8]>, parent: &Shape) -> Result<Shape, u32> {
         let properties = &self.kernel.properties;
+        let (grid, block) = properties.launched(self.grid, self.block).ok_or(INVALID_CONFIGURATION)?;
         let within =
             |size: [u32; 3], most: [u32; 3]| size.iter().zip(most).all(|(size, most)| (1..=most).contains(size));
-        let threads = self.block.iter().fold(1, |product: u32, size| product.saturating_mul(*size));
+        let threads = block.iter().fold(1, |product: u32, size| product.saturating_mul(*size));
         let shared = properties.shared_bytes.saturating_add(self.dynamic_shared);
-        let fits = within(self.grid, device::MOST_GRID)
-            && within(self.block, device::MOST_BLOCK)
+        let fits = within(grid, device::MOST_GRID)
+            && within(block, device::MOST_BLOCK)
             && threads <= properties.most_threads.unwrap_or(u32::MAX).min(device::MOST_THREADS_PER_BLOCK)
-            && properties.required_block.is_none_or(|block| block == self.block)
+            && properties.required_block.is_none_or(|required| required == block)
             && shared <= device::SHARED_PER_BLOCK;
         let cluster = properties.required_cluster;
-        let divides = |size: [u32; 3]| self.grid.iter().zip(size).all(|(grid, size)| grid.is_multiple_of(size));
+        let divides = |size: [u32; 3]| grid.iter().zip(size).all(|(count, size)| count.is_multiple_of(size));
         if !fits || properties.needs_cluster && cluster.is_none() || !cluster.is_none_or(divides) {
             return Err(INVALID_CONFIGURATION);
         }
@@ -282,8 +283,8 @@ impl Prepared {
             return Err(NOT_SUPPORTED);
         }
         Ok(Shape {
-            grid: self.grid,
-            block: self.block,
+            grid,
+            block,
             dynamic_shared: self.dynamic_shared,
             parameters,
             grid_id: interface::new_grid_id(),

@@ -20,14 +20,14 @@ pub(super) fn checked(function: &Function, grid: [u32; 3], asked: Option<[u32; 3
         (None, None) => return Ok(None),
     };
     let divides = grid.iter().zip(cluster).all(|(grid, size)| size > 0 && grid.is_multiple_of(size));
-    if !divides || blocks(cluster) > most_blocks(function) {
+    if !divides || product(cluster) > most_blocks(function) {
         return Err(CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE);
     }
     Ok(Some(cluster))
 }
 
-fn blocks(cluster: [u32; 3]) -> u32 {
-    cluster.iter().fold(1, |product, size| product.saturating_mul(*size))
+fn product(sizes: [u32; 3]) -> u32 {
+    sizes.iter().fold(1, |product, size| product.saturating_mul(*size))
 }
 
 /// How many blocks a cluster of this kernel has at most.
@@ -46,6 +46,13 @@ unsafe fn asked(config: &CUlaunchConfig) -> Option<[u32; 3]> {
     })
 }
 
+/// The blocks of such a launch, and their threads.
+fn launched(function: &Function, config: &CUlaunchConfig) -> Outcome<([u32; 3], [u32; 3])> {
+    let grid = [config.gridDimX, config.gridDimY, config.gridDimZ];
+    let block = [config.blockDimX, config.blockDimY, config.blockDimZ];
+    function.kernel.properties.launched(grid, block).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)
+}
+
 pub(crate) unsafe fn cuOccupancyMaxActiveClusters(
     _default: CUstream,
     count: *mut c_int,
@@ -54,12 +61,11 @@ pub(crate) unsafe fn cuOccupancyMaxActiveClusters(
 ) -> Outcome {
     require(!config.is_null())?;
     let (function, config) = (module::find_function(function)?, &*config);
-    let grid = [config.gridDimX, config.gridDimY, config.gridDimZ];
+    let (grid, block) = launched(&function, config)?;
     let cluster = checked(&function, grid, asked(config))?.unwrap_or([1; 3]);
-    let threads = config.blockDimX * config.blockDimY * config.blockDimZ;
-    let per_sm = occupancy::blocks_per_sm(&function, threads, config.sharedMemBytes);
+    let per_sm = occupancy::blocks_per_sm(&function, product(block), config.sharedMemBytes);
     let resident = per_sm * device::settings().sms;
-    give(count, c_int::try_from(resident / blocks(cluster)).unwrap_or(c_int::MAX))
+    give(count, c_int::try_from(resident / product(cluster)).unwrap_or(c_int::MAX))
 }
 
 pub(crate) unsafe fn cuOccupancyMaxPotentialClusterSize(
@@ -70,9 +76,9 @@ pub(crate) unsafe fn cuOccupancyMaxPotentialClusterSize(
 ) -> Outcome {
     require(!config.is_null())?;
     let (function, config) = (module::find_function(function)?, &*config);
-    let threads = config.blockDimX * config.blockDimY * config.blockDimZ;
-    let fits = occupancy::blocks_per_sm(&function, threads, config.sharedMemBytes) > 0;
-    let required = function.kernel.properties.required_cluster.map(blocks);
+    let (_, block) = launched(&function, config)?;
+    let fits = occupancy::blocks_per_sm(&function, product(block), config.sharedMemBytes) > 0;
+    let required = function.kernel.properties.required_cluster.map(product);
     let most = if fits { required.unwrap_or_else(|| most_blocks(&function)) } else { 0 };
     give(size, c_int::try_from(most).unwrap_or(c_int::MAX))
 }

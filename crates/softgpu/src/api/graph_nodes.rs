@@ -123,19 +123,19 @@ pub(crate) unsafe fn cuGraphKernelNodeGetParams_v2(
 ) -> Outcome {
     let node = graph::find_node(node)?;
     let launch = kernel_of(&node)?;
-    let shape = &launch.shape;
+    let (shape, properties) = (&launch.shape, &launch.function.kernel.properties);
+    let grid = properties.said_grid(shape);
     let base = shape.parameters.as_ptr().expose_provenance();
-    let mut pointers: Box<[usize]> =
-        launch.function.kernel.properties.parameters.iter().map(|parameter| base + parameter.offset).collect();
+    let mut pointers: Box<[usize]> = properties.parameters.iter().map(|parameter| base + parameter.offset).collect();
     let kernel_parameters: *mut *mut c_void = pointers.as_mut_ptr().cast();
     node.pointers.lock().expect("no panic while it is held").push(pointers);
     give(
         parameters,
         CUDA_KERNEL_NODE_PARAMS {
             func: CUfunction(as_pointer(launch.function.handle)),
-            gridDimX: shape.grid[0],
-            gridDimY: shape.grid[1],
-            gridDimZ: shape.grid[2],
+            gridDimX: grid[0],
+            gridDimY: grid[1],
+            gridDimZ: grid[2],
             blockDimX: shape.block[0],
             blockDimY: shape.block[1],
             blockDimZ: shape.block[2],

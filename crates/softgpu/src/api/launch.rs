@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub(super) const BUFFER_POINTER: usize = 1;
 pub(super) const BUFFER_SIZE: usize = 2;
 
-/// What a program wants launched.
+/// What a program wants launched, as it says it.
 pub(super) struct Wanted {
     pub(super) grid: [u32; 3],
     pub(super) block: [u32; 3],
@@ -57,12 +57,14 @@ pub(super) unsafe fn shape(
     bonds: Bonds,
 ) -> Outcome<Arc<Shape>> {
     let properties = &function.kernel.properties;
+    let launched = properties.launched(wanted.grid, wanted.block);
+    let (grid, block) = launched.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     let within = |size: [u32; 3], most: [u32; 3]| size.iter().zip(most).all(|(size, most)| (1..=most).contains(size));
-    require(within(wanted.grid, device::MOST_GRID) && within(wanted.block, device::MOST_BLOCK))?;
-    let threads: u32 = wanted.block.iter().product();
+    require(within(grid, device::MOST_GRID) && within(block, device::MOST_BLOCK))?;
+    let threads: u32 = block.iter().product();
     require(threads <= device::MOST_THREADS_PER_BLOCK)?;
     require(properties.most_threads.is_none_or(|most| threads <= most))?;
-    require(properties.required_block.is_none_or(|block| block == wanted.block))?;
+    require(properties.required_block.is_none_or(|required| required == block))?;
     let most_shared = function.attributes.lock().expect("no panic while it is held").most_dynamic_shared;
     require(i32::try_from(wanted.dynamic_shared).is_ok_and(|shared| shared <= most_shared))?;
     if let Some((instruction, line)) = &properties.unsupported {
@@ -71,14 +73,14 @@ pub(super) unsafe fn shape(
     }
     context.system.expect(properties.system);
     Ok(Arc::new(Shape {
-        grid: wanted.grid,
-        block: wanted.block,
+        grid,
+        block,
         dynamic_shared: wanted.dynamic_shared,
         parameters: parameters(function, wanted)?,
         grid_id: interface::new_grid_id(),
         sm_count: device::settings().sms,
         system: Arc::clone(&context.system),
-        cluster: cluster::checked(function, wanted.grid, bonds.cluster)?,
+        cluster: cluster::checked(function, grid, bonds.cluster)?,
         workspace: if bonds.cooperative { Some(workspace()?) } else { None },
     }))
 }

@@ -278,14 +278,15 @@ mod wide {
         loop {
             let (mut low, mut high) = (old as u64, (old >> 64) as u64);
             // The library's function becomes a call of something that is not there, in a build for any CPU.
-            // SAFETY: the caller says so. `rbx` belongs to the compiler and gets its value back.
+            // SAFETY: the caller says so. `rbx` belongs to the compiler and gets its value back; what is named alone could lie in it, as
+            // the place must not.
             unsafe {
                 core::arch::asm!(
                     "xchg {new_low}, rbx",
-                    "lock cmpxchg16b [{place}]",
+                    "lock cmpxchg16b [rdi]",
                     "mov rbx, {new_low}",
                     new_low = inout(reg) new as u64 => _,
-                    place = in(reg) place,
+                    in("rdi") place,
                     inout("rax") low,
                     inout("rdx") high,
                     in("rcx") (new >> 64) as u64,

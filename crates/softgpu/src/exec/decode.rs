@@ -12,6 +12,7 @@ mod cluster;
 mod comparison;
 mod control;
 mod data;
+mod directives;
 mod error;
 mod float;
 #[cfg(test)]
@@ -250,5 +251,6 @@ fn properties(
         required_cluster: sizes("reqnctapercluster").filter(|sizes| sizes.iter().all(|size| *size > 0)),
         needs_cluster: directive("explicitcluster").is_some(),
         most_blocks_in_cluster: directive("maxclusterrank").and_then(|found| found.arguments.first().copied()),
+        blocks_are_clusters: directive("blocksareclusters").is_some(),
     }
 }

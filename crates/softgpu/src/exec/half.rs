@@ -158,10 +158,10 @@ pub(super) fn pair(half: impl Fn(u32) -> u32) -> u32 {
 
 /// What a tensor copy writes for elements outside of the tensor, as `f16` and `bf16` alike; of either sign where it is
 /// read. No arithmetic gives this NaN.
-pub(super) const OUTSIDE: u32 = 0x7ff7;
+pub(super) const OUTSIDE: u16 = 0x7ff7;
 
 fn is_outside(bits: u32) -> bool {
-    bits & !SIGN == OUTSIDE
+    bits & !SIGN == OUTSIDE.into()
 }
 
 /// `fma` of halves, one in a register or two side by side.

@@ -62,7 +62,7 @@ pub(crate) struct KernelProperties {
     pub(crate) most_threads: Option<u32>,
     /// `.reqntid` where declared.
     pub(crate) required_block: Option<[u32; 3]>,
-    /// The first instruction that cannot be executed, and its line: a launch then says "not supported".
+    /// The first instruction that cannot be executed, or an unknown directive, and its line: a launch then says "not supported".
     pub(crate) unsupported: Option<(String, u32)>,
     /// What it may use of the system, through all its calls.
     pub(crate) system: SystemUse,
@@ -74,6 +74,30 @@ pub(crate) struct KernelProperties {
     pub(crate) needs_cluster: bool,
     /// `.maxclusterrank`: the largest number of blocks in a cluster, where declared.
     pub(crate) most_blocks_in_cluster: Option<u32>,
+    /// `.blocksareclusters`: launches count clusters.
+    pub(crate) blocks_are_clusters: bool,
+}
+
+impl KernelProperties {
+    /// The blocks of a launch that says this grid and this block, and their threads; None where no number is so large.
+    ///
+    /// Where blocks are clusters, the grid counts these, and the block is the kernel's own: a launch says one thread, as
+    /// `<<<clusters>>>` does, or the same again.
+    pub(crate) fn launched(&self, grid: [u32; 3], block: [u32; 3]) -> Option<([u32; 3], [u32; 3])> {
+        let Some(cluster) = self.required_cluster.filter(|_| self.blocks_are_clusters) else {
+            return Some((grid, block));
+        };
+        let mut blocks = grid;
+        for (count, size) in blocks.iter_mut().zip(cluster) {
+            *count = count.checked_mul(size)?;
+        }
+        Some((blocks, self.required_block.filter(|_| block == [1; 3]).unwrap_or(block)))
+    }
+
+    /// The grid that a launch says for this shape.
+    pub(crate) fn said_grid(&self, shape: &Shape) -> [u32; 3] {
+        if self.blocks_are_clusters { shape.clusters() } else { shape.grid }
+    }
 }
 
 /// A launch, the same for all its blocks.

@@ -114,15 +114,10 @@ fn rows(map: &TensorMap, start: [i64; MOST_DIMENSIONS]) -> impl Iterator<Item = 
     })
 }
 
-/// What elements outside of the tensor hold.
-fn fill(map: &TensorMap, size: usize) -> [u8; 8] {
-    let nan: u64 = match size {
-        // The one that `fma.oob` looks for.
-        2 => half::OUTSIDE.into(),
-        4 => 0x7fff_ffff,
-        _ => 0x7fff_ffff_ffff_ffff,
-    };
-    if map.fill_nan { nan.to_le_bytes() } else { [0; 8] }
+/// What elements outside of the tensor hold: the NaN that `fma.oob` looks for, two of them in an `f32`. It is taken for four of them in
+/// an `f64`, which no GPU has been asked.
+fn fill(map: &TensorMap) -> [u8; 2] {
+    if map.fill_nan { half::OUTSIDE.to_le_bytes() } else { [0; 2] }
 }
 
 pub(super) fn copy(r: &Registers, memory: &mut Memory<'_>, copy: &TensorCopy, mask: u32) -> Result<(), BadAccess> {
@@ -166,10 +161,10 @@ fn load(
     let size = element_size(map.element).unwrap_or(1) as usize;
     let width = map.taken()[0] as usize * size;
     let mut bytes = Vec::new();
-    let outside = fill(map, size);
+    let outside = fill(map);
     for row in rows(map, start) {
         let from = bytes.len();
-        bytes.extend(outside[..size].iter().cycle().take(width));
+        bytes.extend(outside.iter().cycle().take(width));
         if let Some(at) = row.inside {
             let there = Spot { space: Space::Global, at, ..spot };
             let first = from + row.before * size;

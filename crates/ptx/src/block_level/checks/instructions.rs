@@ -62,7 +62,7 @@ fn directives(function: &Function) -> Result<(), Finding> {
         if !KEPT_DIRECTIVES.contains(&name) {
             let is_cluster = name.contains("cluster");
             let kind = if is_cluster { RefusalKind::Cluster } else { RefusalKind::NotUnderstood };
-            return Err(Finding::at(kind, directive, function.span.start));
+            return Err(Finding::at(kind, directive, directive.span.start));
         }
     }
     Ok(())

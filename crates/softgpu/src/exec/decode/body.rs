@@ -1,5 +1,6 @@
 //! The body of a function.
 
+use super::directives;
 use super::error::{DecodeError, Decoded, Refusal};
 use super::link::{self, Linked, Symbol as Outer};
 use super::opcodes;
@@ -24,7 +25,7 @@ pub(super) struct Body {
     pub(super) declared_local: u32,
     /// 32-bit registers.
     pub(super) registers: u32,
-    /// The first instruction that cannot be run.
+    /// The first instruction that cannot be run, or a directive that is not known.
     pub(super) unsupported: Option<(String, u32)>,
     /// Functions that it calls by name,
     pub(super) calls: BTreeSet<u32>,
@@ -143,6 +144,7 @@ pub(super) fn decode(
         local_bytes: 0,
     };
     builder.signature(function)?;
+    builder.head(function)?;
     builder.block(function.body.as_deref().unwrap_or_default())?;
     builder.finish()
 }
@@ -172,6 +174,26 @@ impl<'a> Builder<'a> {
             self.body.function.parameters.push(place);
         }
         Ok(())
+    }
+
+    /// What stands between the parameters and the body.
+    fn head(&mut self, function: &ast::Function) -> Result<(), DecodeError> {
+        if let Some(directive) = directives::incomplete(function) {
+            self.span = directive.span;
+            self.refuse(Refusal::Wrong(".reqntid and .reqnctapercluster are needed"))?;
+        }
+        if let Some(attribute) = directives::unknown_attribute(function) {
+            // It has no place of its own.
+            self.span = Span { end: function.span.start, ..function.span };
+            self.unsupported(format!(".attribute({attribute})"));
+        }
+        self.directives(function.kind, &function.directives)
+    }
+
+    fn directives(&mut self, kind: FunctionKind, directives: &[ast::FunctionDirective]) -> Result<(), DecodeError> {
+        let Some(unknown) = directives::unknown(kind, directives) else { return Ok(()) };
+        self.span = unknown.span;
+        self.refuse(Refusal::Unsupported)
     }
 
     /// Where a function has a parameter or result.
@@ -280,11 +302,14 @@ impl<'a> Builder<'a> {
                 }
                 Ok(())
             }
+            Statement::Table(ast::BranchTable { kind: TableKind::CallPrototype { directives, .. }, .. }) => {
+                self.directives(FunctionKind::Function, directives)
+            }
             Statement::Table(_) => Ok(()),
         }
     }
 
-    /// What becomes of an instruction that was not decoded.
+    /// What becomes of an instruction that was not decoded, or of a directive that is not known.
     fn refuse(&mut self, refusal: Refusal) -> Result<(), DecodeError> {
         let source = self.place_in_source();
         let text = || {
@@ -294,16 +319,21 @@ impl<'a> Builder<'a> {
         };
         match refusal {
             Refusal::Unsupported => {
-                if self.body.unsupported.is_none() {
-                    self.body.unsupported = Some((text(), source.line));
-                }
-                self.emit(Op::Unsupported);
+                let text = text();
+                self.unsupported(text);
                 Ok(())
             }
             Refusal::NotSupported(reason) => Err(DecodeError::NotSupported { text: text(), line: source.line, reason }),
             Refusal::Wrong(reason) => Err(DecodeError::BadInstruction { text: text(), line: source.line, reason }),
             Refusal::Unresolved(name) => Err(DecodeError::Unresolved { name, line: Some(source.line) }),
         }
+    }
+
+    /// Keeps the kernels that come here from being launched, and the others from going on here.
+    fn unsupported(&mut self, text: String) {
+        let line = self.place_in_source().line;
+        self.body.unsupported.get_or_insert((text, line));
+        self.emit(Op::Unsupported);
     }
 
     fn place_in_source(&self) -> Source {

@@ -19,7 +19,7 @@ mod tensor;
 mod video;
 mod warp_wide;
 
-use super::opcodes;
+use super::{directives, opcodes};
 use crate::exec::interface::Placement;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -118,6 +118,16 @@ fn listing() -> String {
         let count: usize = forms.iter().map(|pattern| expand(pattern).len()).sum();
         let _ = writeln!(text, "\n## {title} ({count} forms)\n\n```text\n{}\n```", forms.join("\n"));
     }
+    let named = |names: Vec<&str>| names.iter().map(|name| format!("`.{name}`")).collect::<Vec<_>>().join(" ");
+    let heeded = named(directives::HEEDED.iter().map(|(name, _)| *name).collect());
+    let hints = directives::HINTS_OF_KERNELS.iter().chain(&directives::HINTS_OF_FUNCTIONS);
+    let hints: BTreeSet<_> = hints.map(|(name, _)| *name).collect();
+    let hints = named(hints.into_iter().collect());
+    let _ = writeln!(
+        text,
+        "\n## Directives of functions\n\nHeeded: {heeded}\n\nThey say nothing of results: {hints}\n\n\
+         A kernel that has another one, or calls a function that has one, cannot be launched."
+    );
     let lacking = lacking();
     let _ = writeln!(text, "\n## Not there ({})", lacking.len());
     for (reason, opcodes) in LACKING {

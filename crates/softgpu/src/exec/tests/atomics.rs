@@ -81,3 +81,22 @@ fn blocks_on_several_threads_add_up() {
     });
     assert_eq!(counters, [64 * 256, (64.0f32 * 256.0).to_bits()]);
 }
+
+/// All 128 bits are compared, and stored where they are the same.
+#[test]
+fn wide_ones_take_both_halves() {
+    let body = ".reg .b128 %q<8>; mov.u64 %rd1, 1; mov.u64 %rd2, 2; mov.u64 %rd3, 3; mov.u64 %rd4, 4;
+         mov.b128 %q1, {%rd1, %rd2}; mov.b128 %q2, {%rd1, %rd3}; mov.b128 %q3, {%rd3, %rd4};
+         atom.global.cas.b128 %q4, [place], %q2, %q3; mov.b128 {%rd11, %rd12}, %q4;
+         atom.global.cas.b128 %q5, [place], %q1, %q3; mov.b128 {%rd13, %rd14}, %q5;
+         atom.global.exch.b128 %q6, [place], %q2; mov.b128 {%rd15, %rd16}, %q6;
+         ld.global.v2.u64 {%rd17, %rd18}, [place];
+         st.global.u64 [%out], %rd11; st.global.u64 [%out+8], %rd12; st.global.u64 [%out+16], %rd13; st.global.u64 [%out+24], %rd14;
+         st.global.u64 [%out+32], %rd15; st.global.u64 [%out+40], %rd16; st.global.u64 [%out+48], %rd17; st.global.u64 [%out+56], %rd18;";
+    let source =
+        module(body).replace(".visible .entry", ".visible .global .align 16 .u64 place[2] = {1, 2};\n.visible .entry");
+    let mut out = [0_u64; 8];
+    let addresses = [out.as_mut_ptr().expose_provenance() as u64, 0];
+    run(&image(&source), "k", &shape([1; 3], [1; 3], 0, &addresses)).unwrap();
+    assert_eq!(out, [1, 2, 1, 2, 3, 4, 1, 3]);
+}

@@ -66,6 +66,79 @@ fn kernels_describe_themselves() {
     assert_eq!((c.shared_bytes, c.most_threads, c.registers), (0, None, 1));
 }
 
+/// The first thing of each kernel that cannot be run, in a module of four lines and this one.
+fn lacking(text: &str) -> BTreeMap<String, Option<(String, u32)>> {
+    let image = image(&with_header(text));
+    image.kernels.iter().map(|(name, kernel)| (name.clone(), kernel.properties.unsupported.clone())).collect()
+}
+
+#[test]
+fn known_directives_are_taken() {
+    let lacking = lacking(
+        ".func f() .noreturn { trap; } .func g() .abi_preserve 8 .abi_preserve_control 14 .local_maxnreg 32 { ret; }
+         .func .attribute(.unified(1, 2)) h() { ret; }
+         .visible .entry a() .maxntid 64, 2 .minnctapersm 2 .maxnctapersm 4 .maxnreg 32 .local_maxnreg 32 { call g; ret; }
+         .visible .entry b() .pragma \"nounroll\"; .reqntid 32 .maxclusterrank 8 { call f; ret; }
+         .visible .entry c() .explicitcluster .reqnctapercluster 2, 1, 1 .reqntid 8 .blocksareclusters {
+            .reg .b64 %d; prototype: .callprototype _ () .noreturn; mov.u64 %d, h; call %d, (), prototype; ret; }",
+    );
+    assert!(lacking.len() == 3 && lacking.values().all(Option::is_none), "{lacking:?}");
+}
+
+/// What nobody knows may change what a launch is.
+#[test]
+fn unknown_directives_are_not_ignored() {
+    for (directive, told) in [
+        (".never_heard_of", ".never_heard_of"),
+        (".never_heard_of 1, 2", ".never_heard_of 1, 2"),
+        (".maxntid 32 .never_heard_of \"text\";", ".never_heard_of \"text\""),
+        (".maxntid", ".maxntid"),
+        (".maxnreg 32, 32", ".maxnreg 32, 32"),
+        (".explicitcluster 2", ".explicitcluster 2"),
+        (".noreturn", ".noreturn"),
+    ] {
+        let lacking =
+            lacking(&format!(".visible .entry other() {{ ret; }}\n.visible .entry k()\n{directive} {{ ret; }}"));
+        assert_eq!(lacking["k"], Some((told.to_string(), 6)), "{directive}");
+        assert_eq!(lacking["other"], None, "{directive}");
+    }
+    let of_functions = lacking(
+        ".func f() .maxntid 32 { ret; } .func .attribute(.never_heard_of(1)) g() { ret; }
+         .visible .entry calls() { call f; ret; } .visible .entry calls_other() { call g; ret; }
+         .visible .entry asks() { .reg .b64 %d; mov.u64 %d, f; prototype: .callprototype _ () .odd; call %d, (), prototype; ret; }
+         .visible .entry knows() { .reg .b64 %d; mov.u64 %d, f; ret; }",
+    );
+    assert_eq!(of_functions["calls"], Some((".maxntid 32".to_string(), 4)));
+    assert_eq!(of_functions["calls_other"], Some((".attribute(.never_heard_of(1))".to_string(), 4)));
+    assert_eq!(of_functions["asks"], Some((".odd".to_string(), 6)));
+    assert_eq!(of_functions["knows"], None);
+}
+
+#[test]
+fn blocks_that_are_clusters_declare_both() {
+    let whole = ".blocksareclusters .reqntid 16, 2 .reqnctapercluster 2, 3";
+    let source = |directives: &str| with_header(&format!(".visible .entry k() {directives} {{ ret; }}"));
+    for directives in [
+        ".blocksareclusters",
+        ".blocksareclusters .reqntid 32",
+        ".reqnctapercluster 2 .blocksareclusters",
+        ".blocksareclusters .maxntid 32 .reqnctapercluster 2",
+        ".blocksareclusters .reqntid 32 .reqnctapercluster 0, 0, 0",
+    ] {
+        let error = try_image(&[&source(directives)]).map(drop).expect_err(directives);
+        assert_eq!(error.to_string(), "line 4: .reqntid and .reqnctapercluster are needed: '.blocksareclusters'");
+    }
+    let image = image(&source(whole));
+    let properties = &image.kernels["k"].properties;
+    assert_eq!(properties.unsupported, None);
+    let declared = [16, 2, 1];
+    assert_eq!(properties.launched([5, 7, 1], [1; 3]), Some(([10, 21, 1], declared)));
+    assert_eq!(properties.launched([5, 7, 1], declared), Some(([10, 21, 1], declared)));
+    assert_eq!(properties.launched([1, 1 << 31, 1], declared), None);
+    // What a driver refuses then.
+    assert_eq!(properties.launched([1; 3], [8, 1, 1]), Some(([2, 3, 1], [8, 1, 1])));
+}
+
 #[test]
 fn dynamic_shared_memory_follows_the_static() {
     let source = module(

@@ -21,6 +21,8 @@ const TURNS: u32 = 4;
 /// The memory that kernels get, for their parameters to point to and for variables.
 const WORDS: usize = 8192;
 const THREADS: u32 = 96;
+/// Clusters of kernels that declare none: none, 2 blocks, and 4 in two ways.
+const CLUSTERS: [Option<[u32; 3]>; 4] = [None, Some([2, 1, 1]), Some([4, 1, 1]), Some([2, 2, 1])];
 
 /// Where that memory is.
 static START: AtomicU64 = AtomicU64::new(0);
@@ -177,11 +179,13 @@ struct Tally {
     kernels: u64,
     finished: u64,
     faults: u64,
+    /// Of the kernels, by the blocks that ran together: how many there were, and how many of them ended well.
+    clusters: std::collections::BTreeMap<u32, (u64, u64)>,
     findings: std::collections::BTreeMap<FindingKind, u64>,
 }
 
 /// Loads a source and runs its kernels as far as the driver would let them.
-fn try_out(source: &str, memory: &[AtomicU64], check: bool, tally: &mut Tally) {
+fn try_out(source: &str, memory: &[AtomicU64], check: bool, cluster: Option<[u32; 3]>, tally: &mut Tally) {
     tally.inputs += 1;
     let Ok(module) = detshare_ptx::parse(source) else { return };
     tally.parsed += 1;
@@ -208,21 +212,26 @@ fn try_out(source: &str, memory: &[AtomicU64], check: bool, tally: &mut Tally) {
         tally.kernels += 1;
         memory.iter().for_each(|word| word.store(0, Ordering::Relaxed));
         let parameters = vec![start; properties.parameter_bytes.div_ceil(8)];
-        let shape = shape([2, 1, 1], properties.required_block.unwrap_or([THREADS, 1, 1]), 1024, &parameters);
-        if shape
-            .block
-            .iter()
-            .try_fold(1u32, |all, size| all.checked_mul(*size))
-            .is_none_or(|all| all == 0 || all > 1024)
-        {
+        let block = properties.required_block.unwrap_or([THREADS, 1, 1]);
+        let cluster = properties.required_cluster.or(cluster);
+        let size = cluster.unwrap_or([1; 3]);
+        let product = |sizes: [u32; 3]| sizes.iter().try_fold(1u32, |all, size| all.checked_mul(*size));
+        let within = |sizes, most| product(sizes).is_some_and(|all| (1..=most).contains(&all));
+        if !within(block, device::MOST_THREADS_PER_BLOCK) || !within(size, device::MOST_BLOCKS_PER_CLUSTER) {
             continue;
         }
+        // Two clusters, of which one runs.
+        let shape = shape([2 * size[0], size[1], size[2]], block, 1024, &parameters);
+        let shape = Arc::new(Shape { cluster, ..Shape::clone(&shape) });
+        let ran = tally.clusters.entry(size.iter().product()).or_default();
+        ran.0 += 1;
         let mut block = Cluster::with_memory(kernel, &shape, [0; 3], |_| 0, is_given);
         for _ in 0..TURNS {
             match block.run(TURN) {
                 Progress::Yielded | Progress::Idle => {}
                 Progress::Finished => {
                     tally.finished += 1;
+                    ran.1 += 1;
                     break;
                 }
                 Progress::Fault(fault) => {
@@ -275,15 +284,17 @@ fn fuzz() {
         }
         let mut random = Random(seed.wrapping_mul(0x1_0000_0000).wrapping_add(round));
         let source = mutated(&seeds, &mut random);
-        let check = random.below(2) == 0;
+        let (check, cluster) = (random.below(2) == 0, *random.pick(&CLUSTERS));
         // Written first: an abort leaves no time for it.
         std::fs::write(&input, &source).expect("the temporary folder can be written");
         PROGRESS.store(round, Ordering::Relaxed);
-        try_out(&source, &memory, check, &mut tally);
+        try_out(&source, &memory, check, cluster, &mut tally);
     }
     PROGRESS.store(u64::MAX, Ordering::Relaxed);
     // A failure leaves it.
     std::fs::remove_file(&input).expect("nobody else knows of it");
     println!("{tally:?}, seed {seed}, {:.0} s", began.elapsed().as_secs_f64());
     assert!(tally.kernels > tally.inputs / 4 && tally.finished > 0 && tally.faults > 0, "{tally:?}");
+    let run_well = |blocks| tally.clusters.get(&blocks).is_some_and(|(_, well)| *well > 0);
+    assert!([1, 2, 4].into_iter().all(run_well), "{tally:?}");
 }

@@ -198,7 +198,7 @@ fn kernel(gpu: &Gpu, name: &CStr) -> Result<CUfunction> {
     gpu.function_of(gpu.module(PROGRAM)?, name)
 }
 
-fn cluster_of((x, y, z): Size) -> CUlaunchAttribute {
+pub(crate) fn cluster_of((x, y, z): Size) -> CUlaunchAttribute {
     let mut cluster = attribute(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
     // SAFETY: the attribute's own part of the union, all of it plain numbers.
     let size = unsafe { &mut cluster.value.clusterDim };

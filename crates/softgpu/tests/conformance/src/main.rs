@@ -19,6 +19,7 @@ mod processes;
 mod runner;
 
 mod array;
+mod blocks_are_clusters;
 mod capture;
 mod cluster;
 mod context;
@@ -77,7 +78,7 @@ type Outcome = Result<()>;
 type Test = (&'static str, fn(&Driver) -> Outcome);
 
 /// One table for each file, the most ordinary behaviour first.
-const TABLES: [&[Test]; 42] = [
+const TABLES: [&[Test]; 43] = [
     device::TESTS,
     dynamic_parallelism::TESTS,
     context::TESTS,
@@ -95,6 +96,7 @@ const TABLES: [&[Test]; 42] = [
     launch::TESTS,
     launch_parts::TESTS,
     cluster::TESTS,
+    blocks_are_clusters::TESTS,
     tensor_map::TESTS,
     tensor_map_replace::TESTS,
     stream::TESTS,

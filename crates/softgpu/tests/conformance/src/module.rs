@@ -18,6 +18,7 @@ tests! { module:
     loads_and_runs,
     missing_function_is_not_found,
     broken_text_is_invalid,
+    unknown_directives_are_not_ignored,
     broken_text_fills_the_error_log,
     what_is_no_image_is_refused,
     newer_text_is_refused,
@@ -92,6 +93,29 @@ fn broken_text_is_invalid(driver: &Driver) -> Outcome {
     expect!(driver, cuModuleLoadData(&raw mut module, BROKEN.as_ptr().cast()) => CUDA_ERROR_INVALID_PTX);
     gpu.module(PROGRAM)?;
     Ok(())
+}
+
+/// `ptxas` takes no directive that it does not know; what ignored it would run something else.
+fn unknown_directives_are_not_ignored(driver: &Driver) -> Outcome {
+    const TEXT: &CStr = c"
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry odd() .never_heard_of 1 { ret; }
+.visible .entry plain() { ret; }
+";
+    let gpu = Gpu::new(driver)?;
+    let mut module = CUmodule(null_mut());
+    let code = cu!(driver, cuModuleLoadData(&raw mut module, TEXT.as_ptr().cast()));
+    note!("a module with an unknown directive gives {}", crate::call::describe(code));
+    if code == CUresult::CUDA_SUCCESS {
+        let [odd, plain] = [c"odd", c"plain"].map(|name| gpu.function_of(module, name));
+        let code = gpu.try_launch(odd?, (1, 1, 1), (1, 1, 1), 0, NULL_STREAM, &[])?;
+        note!("its kernel gives {}", crate::call::describe(code));
+        ensure!(code != CUresult::CUDA_SUCCESS, "the directive is ignored");
+        gpu.launch(plain?, 1, NULL_STREAM, &[])?;
+    }
+    gpu.synchronise()
 }
 
 fn broken_text_fills_the_error_log(driver: &Driver) -> Outcome {

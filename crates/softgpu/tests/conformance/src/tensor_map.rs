@@ -18,6 +18,7 @@ tests! { tensor_map:
     boxes_are_swizzled,
     outside_is_zero,
     outside_may_be_nan,
+    nan_outside_of_other_types,
     steps_leave_elements_out,
     boxes_are_stored,
     boxes_are_added,
@@ -197,8 +198,11 @@ impl Tensor {
     pub(crate) fn box_words(&self) -> usize {
         let elements: usize =
             self.extent.iter().zip(&self.steps).map(|(extent, step)| extent.div_ceil(*step) as usize).product();
-        let halves = [Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT16, Element::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16];
-        if halves.contains(&self.element) { elements / 2 } else { elements }
+        match self.element {
+            Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT16 | Element::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 => elements / 2,
+            Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT64 => elements * 2,
+            _ => elements,
+        }
     }
 }
 
@@ -297,16 +301,37 @@ fn outside_may_be_nan(driver: &Driver) -> Outcome {
     let mut tensor = Tensor::dense(data, &[8, 3], &[8, 1]);
     tensor.fill = Fill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA;
     tensor.element = Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    // Of two halves: the one that `fma.oob` looks for.
+    const OUTSIDE: u32 = 0x7ff7_7ff7;
+    let filled = [5, 6, 7, 8, OUTSIDE, OUTSIDE, OUTSIDE, OUTSIDE];
     let seen = loaded(&gpu, &tensor, &[4, 0])?;
-    note!("outside of f32 lies {:#010x}", seen[4]);
-    ensure!(seen[..4] == [5, 6, 7, 8] && seen[4..].iter().all(|word| f32::from_bits(*word).is_nan()), "{seen:x?}");
-    // Twice as many halves in the same bytes; the NaN is the one that `fma.oob` looks for.
+    ensure!(seen == filled, "f32: {seen:x?}");
+    // Twice as many halves in the same bytes.
     tensor.sizes = vec![16, 3];
     tensor.extent = vec![16, 1];
     for element in [Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT16, Element::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16] {
         tensor.element = element;
         let seen = loaded(&gpu, &tensor, &[8, 0])?;
-        ensure!(seen == [5, 6, 7, 8, 0x7ff7_7ff7, 0x7ff7_7ff7, 0x7ff7_7ff7, 0x7ff7_7ff7], "{element:?}: {seen:x?}");
+        ensure!(seen == filled, "{element:?}: {seen:x?}");
+    }
+    Ok(())
+}
+
+/// What fills elements of other types, no GPU has been asked.
+fn nan_outside_of_other_types(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let mut tensor = Tensor::dense(count(&gpu, 24)?, &[8, 3], &[8, 1]);
+    tensor.fill = Fill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA;
+    for (element, width) in [
+        (Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ, 8),
+        (Element::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32, 8),
+        (Element::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ, 8),
+        (Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT64, 4),
+    ] {
+        (tensor.element, tensor.sizes, tensor.extent) = (element, vec![width.into(), 3], vec![width, 1]);
+        let seen = loaded(&gpu, &tensor, &[i32::try_from(width / 2)?, 0])?;
+        note!("outside of {element:?} lies {:#010x} {:#010x}", seen[4], seen[5]);
+        ensure!(seen[..4] == [5, 6, 7, 8], "{element:?}: {seen:x?}");
     }
     Ok(())
 }
