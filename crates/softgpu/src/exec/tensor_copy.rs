@@ -116,10 +116,13 @@ fn rows(map: &TensorMap, start: [i64; MOST_DIMENSIONS]) -> impl Iterator<Item = 
 
 /// What elements outside of the tensor hold.
 fn fill(map: &TensorMap, size: usize) -> [u8; 8] {
-    let nan: u64 = match size {
-        // The one that `fma.oob` looks for.
-        2 => half::OUTSIDE.into(),
-        4 => 0x7fff_ffff,
+    // The one that `fma.oob` looks for.
+    let half = u64::from(half::OUTSIDE);
+    let nan = match size {
+        2 => half,
+        // Two of them, as an H200 has it.
+        4 => half << 16 | half,
+        // No GPU was asked.
         _ => 0x7fff_ffff_ffff_ffff,
     };
     if map.fill_nan { nan.to_le_bytes() } else { [0; 8] }
