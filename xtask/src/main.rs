@@ -13,6 +13,7 @@ mod demo;
 mod generate;
 mod gpu_bundle;
 mod header;
+mod noted;
 mod package;
 mod process;
 mod ptxas;
@@ -74,6 +75,8 @@ enum Task {
         #[arg(long, value_name = "FILE")]
         bless: Option<PathBuf>,
     },
+    /// Make the notes that conformance tests are compared with anew, from what a GPU's driver gave
+    H200Noted,
     /// Compile the corpus of kernels in parts anew (the compilers are fetched from PyPI)
     BlockLevelCorpus,
     /// Make crates/cuda/src/generated and crates/cudart/src/generated anew from CUDA's headers (fetched from PyPI)
@@ -99,6 +102,7 @@ fn main() -> Result<()> {
         Task::Samples { bless: None } => {
             samples::check(&samples::compile(&samples::toolkit()?)?, &build::softgpu()?, softgpu::Way::Directly)
         }
+        Task::H200Noted => noted::extract(),
         Task::BlockLevelCorpus => block_level::compile(),
         Task::Generate { check } => generate::run(check),
     }
