@@ -186,6 +186,18 @@ pub(crate) fn rounding(built: &Path) -> Result<()> {
     summarised(&mut program, "rounding")
 }
 
+/// Digests of what a GPU's approximations give over whole ranges of inputs.
+pub(crate) fn approximation_digests() -> PathBuf {
+    root().join("crates/softgpu/tests/instructions/h200.approximations")
+}
+
+/// Approximations of every float of those ranges, with the results of a GPU.
+pub(crate) fn approximations(built: &Path) -> Result<()> {
+    let mut program = command(built.join("instructions"), built, Way::Directly);
+    program.arg("--driver").arg(built.join(build::SOFTGPU)).arg("--approximations-as").arg(approximation_digests());
+    summarised(&mut program, "approximations")
+}
+
 /// A GPU's answers to generated kernels.
 pub(crate) fn kernel_corpus() -> PathBuf {
     root().join("crates/softgpu/tests/kernel_fuzz/h200.corpus")
