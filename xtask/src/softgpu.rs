@@ -348,7 +348,7 @@ fn all_ran(told: &str, count: usize) -> Result<()> {
 /// Without the warnings of an old Numba.
 const NUMBA_PROGRAMS: [&str; 3] = ["-W", "ignore", "crates/softgpu/tests/numba/programs.py"];
 
-fn numba_environment<'c>(command: &'c mut Command, packages: &Path) -> &'c mut Command {
+pub(crate) fn numba_environment<'c>(command: &'c mut Command, packages: &Path) -> &'c mut Command {
     command.current_dir(root()).env("PYTHONPATH", packages).env("CUDA_HOME", packages.join("cuda-home"))
 }
 
