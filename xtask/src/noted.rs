@@ -210,6 +210,13 @@ fn hash_of(source: &str, test: &str) -> Option<u64> {
     Some(text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)))
 }
 
+/// How many tests are compared, and how many differences are named.
+#[cfg(test)]
+pub(crate) fn numbers() -> (usize, usize) {
+    let text = std::fs::read_to_string(root().join(NOTED)).expect("it is there");
+    (read(&text).expect("it is as it was written").len(), DIFFERENT.len())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
