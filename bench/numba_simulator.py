@@ -21,6 +21,8 @@ import numpy
 from numba import cuda, float32
 
 TILE = 16
+# How many times as fast as the simulator the software GPU is to be.
+ASKED = 1000
 
 
 def multiply(a, b, c):
@@ -82,6 +84,7 @@ def main():
     parser.add_argument("--size", type=int, default=64, help=f"rows and columns, a multiple of {TILE}")
     parser.add_argument("--rounds", type=int, default=9, help="multiplications on the software GPU; the median counts")
     parser.add_argument("--out", help="where to write the figures as JSON")
+    parser.add_argument("--check", action="store_true", help=f"fail if it is less than {ASKED} times as fast")
     parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
@@ -103,6 +106,8 @@ def main():
         figures = {"summary": summary, "size": options.size, "software_gpu": soft, "simulator": simulator, "factor": factor}
         with open(options.out, "w") as out:
             json.dump(figures, out, indent=2)
+    if options.check and factor < ASKED:
+        sys.exit(f"{factor:.0f} times as fast as the simulator, and {ASKED} times is asked for")
 
 
 if __name__ == "__main__":

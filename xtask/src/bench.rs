@@ -1,7 +1,8 @@
-//! `cargo xtask bench`: what a call through the shim costs, on the stub driver.
+//! `cargo xtask bench`: what a call through the shim costs, on the stub driver, and how fast the software GPU is. It fails below what is
+//! asked of the software GPU.
 
-use crate::build;
 use crate::process::{cargo, root, run, target};
+use crate::{build, softgpu};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ const RUNNER: &str = "gungraun-runner@0.20.0";
 const CALLS: f64 = 1000.0;
 const CALLS_PER_BATCH: &str = "10000";
 
-/// Measures, prints a table and, if asked, records it under `bench/results`.
+/// Measures, prints a table and, if asked, records it under `bench/results`: nothing is recorded where something is below what is asked.
 pub(crate) fn bench(record: bool) -> Result<()> {
     let built = build::here()?;
     let mut rows = Vec::new();
@@ -35,17 +36,21 @@ pub(crate) fn bench(record: bool) -> Result<()> {
         );
     }
     println!();
-    let rate = softgpu_figures(&built, "softgpu_rate", None)?;
-    let start = softgpu_figures(&built, "softgpu_start", Some(("--detshare", built.join("detshare"))))?;
+    let rate = softgpu_figures(&built, "softgpu_rate", None);
+    let start = softgpu_figures(&built, "softgpu_start", Some(("--detshare", built.join("detshare"))));
     let corpus = root().join("crates/ptx/tests/corpus");
-    let ptx = softgpu_figures(&built, "ptx_rate", Some(("--corpus", corpus)))?;
-    let sim = simulated_rate()?;
+    let ptx = softgpu_figures(&built, "ptx_rate", Some(("--corpus", corpus)));
+    let numba = numba_simulator(&built);
+    let sim = simulated_rate();
+    // All are measured before the first one that is too slow ends it.
+    let (rate, start, ptx, numba, sim) = (rate?, start?, ptx?, numba?, sim?);
     if record {
         let records = [
             ("call-cost-stub.json", json!({ "calls": rows })),
             ("softgpu-rate.json", rate),
             ("softgpu-start.json", json!({ "start": start })),
             ("softgpu-memory.json", footprint(&built)?),
+            ("softgpu-numba.json", numba),
             ("ptx-rate.json", ptx),
             ("sim-rate.json", sim),
         ];
@@ -67,16 +72,31 @@ pub(crate) fn write_record(command: &str, name: &str, mut report: Value) -> Resu
     Ok(())
 }
 
-/// What a benchmark of the software GPU measures, with one more option of its own.
+/// What a benchmark of the software GPU measures, with one more option of its own. It fails by itself below what is asked.
 fn softgpu_figures(built: &Path, benchmark: &str, option: Option<(&str, PathBuf)>) -> Result<Value> {
     let out = target().join(format!("{benchmark}.json"));
     let mut command = Command::new(built.join(benchmark));
-    command.arg("--driver").arg(built.join(build::SOFTGPU)).arg("--out").arg(&out);
+    command.arg("--check").arg("--driver").arg(built.join(build::SOFTGPU)).arg("--out").arg(&out);
     if let Some((flag, value)) = option {
         command.arg(flag).arg(value);
     }
     run(&mut command)?;
     Ok(serde_json::from_str(&std::fs::read_to_string(out)?)?)
+}
+
+/// How much faster than Numba's simulator the software GPU is, for small matrices and larger ones; it fails by itself where that is too
+/// little.
+fn numba_simulator(built: &Path) -> Result<Value> {
+    let packages = softgpu::numba()?;
+    let measured = ["64", "128"].map(|size| {
+        let out = target().join(format!("softgpu-numba-{size}.json"));
+        let mut script = Command::new("python3");
+        script.args(["-W", "ignore", "bench/numba_simulator.py", "--check", "--size", size]);
+        script.arg("--driver").arg(built.join(build::SOFTGPU)).arg("--out").arg(&out);
+        run(softgpu::numba_environment(&mut script, &packages))?;
+        Ok::<Value, anyhow::Error>(serde_json::from_str(&std::fs::read_to_string(out)?)?)
+    });
+    Ok(json!({ "multiplies": measured.into_iter().collect::<Result<Value>>()? }))
 }
 
 /// How fast the simulator is; it fails by itself where it is too slow.

@@ -1,6 +1,7 @@
 //! How many tests there are, as the documents say it, and which of them a GPU has confirmed: counted from what is there, so that no
 //! number goes stale.
 
+use crate::noted;
 use crate::process::root;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -54,6 +55,13 @@ fn says(document: &str, words: &str) {
 #[test]
 fn documents_have_the_numbers_of_today() {
     says("docs/measured.md", &format!("on the software GPU all {} tests pass", conformance_tests()));
+    let (noted, differences) = noted::numbers();
+    says(
+        "docs/measured.md",
+        &format!("what {noted} tests note there they note on the software GPU, but for {differences} things"),
+    );
+    says("docs/software-gpu.md", &format!("{noted} conformance tests note such things"));
+    says("docs/software-gpu.md", &format!("names {differences} differences"));
     let instructions = files(CASES, "ptx").len();
     says("docs/measured.md", &format!("| instruction files | {instructions} of {instructions} on the software GPU"));
     let (samples, compared) = (files("workloads/samples", "cu").len(), samples_on_a_gpu());

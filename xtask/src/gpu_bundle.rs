@@ -93,6 +93,8 @@ const CHECKS: &str = r#"[
   "command": ["bin/instructions", "--driver", "{driver}", "--out", "{out}", "cases"]},
  {"name": "rounding", "timeout_s": 120,
   "command": ["bin/instructions", "--driver", "{driver}", "--rounding-as", "rounding.answers"]},
+ {"name": "approximations", "timeout_s": 60,
+  "command": ["bin/instructions", "--driver", "{driver}", "--approximations-as", "approximations.digests"]},
  {"name": "samples", "timeout_s": 300,
   "command": ["env", "LD_LIBRARY_PATH=runtime", "python3", "samples.py", "--programs", "samples", "--out", "{out}"]},
  {"name": "workloads_tests", "timeout_s": 240, "command": ["python3", "-m", "unittest", "discover", "workloads/tests"]},
@@ -186,9 +188,11 @@ pub(crate) fn lay_out(built: &Path, folder: &Path) -> Result<()> {
         std::fs::copy(built.join(name), folder.join("bin").join(name))?;
     }
     copy_all(&root().join("crates/softgpu/tests/instructions/cases"), "ptx", &folder.join("cases"))?;
-    for (answers, name) in
-        [(softgpu::rounding_answers(), "rounding.answers"), (softgpu::kernel_corpus(), "kernels.corpus")]
-    {
+    for (answers, name) in [
+        (softgpu::rounding_answers(), "rounding.answers"),
+        (softgpu::approximation_digests(), "approximations.digests"),
+        (softgpu::kernel_corpus(), "kernels.corpus"),
+    ] {
         std::fs::copy(&answers, folder.join(name)).with_context(|| format!("cannot copy {}", answers.display()))?;
     }
     for inner in ["hand", "nvcc", "nvrtc", "numba"] {

@@ -14,6 +14,7 @@ mod generate;
 mod gpu_bundle;
 mod header;
 mod init_first;
+mod noted;
 mod package;
 mod process;
 mod ptxas;
@@ -75,6 +76,8 @@ enum Task {
         #[arg(long, value_name = "FILE")]
         bless: Option<PathBuf>,
     },
+    /// Make the notes that conformance tests are compared with anew, from what a GPU's driver gave
+    H200Noted,
     /// Compile the corpus of kernels in parts anew (the compilers are fetched from PyPI)
     BlockLevelCorpus,
     /// Make crates/cuda/src/generated and crates/cudart/src/generated anew from CUDA's headers (fetched from PyPI)
@@ -100,6 +103,7 @@ fn main() -> Result<()> {
         Task::Samples { bless: None } => {
             samples::check(&samples::compile(&samples::toolkit()?)?, &build::softgpu()?, softgpu::Way::Directly)
         }
+        Task::H200Noted => noted::extract(),
         Task::BlockLevelCorpus => block_level::compile(),
         Task::Generate { check } => generate::run(check),
     }

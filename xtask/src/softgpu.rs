@@ -2,6 +2,7 @@
 
 use crate::build;
 use crate::daemon::Daemon;
+use crate::noted;
 use crate::process::{root, run, target};
 use crate::pypi;
 use anyhow::{Context, Result, ensure};
@@ -106,7 +107,7 @@ pub(crate) fn launched_in_parts(stats: &Path) -> Result<u64> {
 /// to have too: another one that skips itself is a failure.
 const SKIPPED: [(&str, &str); 0] = [];
 
-/// The driver API, test by test; through the shim with the same codes as without it.
+/// The driver API, test by test, with what an H200's driver notes; through the shim with the same codes as without it.
 pub(crate) fn conformance(built: &Path, way: Way) -> Result<()> {
     let verdicts = target().join("conformance.json");
     let daemon = Daemon::for_way(built, way)?;
@@ -119,7 +120,11 @@ pub(crate) fn conformance(built: &Path, way: Way) -> Result<()> {
     };
     in_that_way(way, || summarised(&mut program, &format!("conformance-{way:?}")))?;
     match way {
-        Way::Directly => skipped_as_named(&std::fs::read_to_string(&verdicts)?, &SKIPPED),
+        Way::Directly => {
+            let verdicts = std::fs::read_to_string(&verdicts)?;
+            skipped_as_named(&verdicts, &SKIPPED)?;
+            noted::as_on_an_h200(&verdicts)
+        }
         Way::ThroughShim | Way::Moving | Way::InParts | Way::AsTenant => Ok(()),
     }
 }
@@ -179,6 +184,18 @@ pub(crate) fn rounding(built: &Path) -> Result<()> {
     let mut program = command(built.join("instructions"), built, Way::Directly);
     program.arg("--driver").arg(built.join(build::SOFTGPU)).arg("--rounding-as").arg(rounding_answers());
     summarised(&mut program, "rounding")
+}
+
+/// Digests of what a GPU's approximations give over whole ranges of inputs.
+pub(crate) fn approximation_digests() -> PathBuf {
+    root().join("crates/softgpu/tests/instructions/h200.approximations")
+}
+
+/// Approximations of every float of those ranges, with the results of a GPU.
+pub(crate) fn approximations(built: &Path) -> Result<()> {
+    let mut program = command(built.join("instructions"), built, Way::Directly);
+    program.arg("--driver").arg(built.join(build::SOFTGPU)).arg("--approximations-as").arg(approximation_digests());
+    summarised(&mut program, "approximations")
 }
 
 /// A GPU's answers to generated kernels.
@@ -329,7 +346,7 @@ fn all_ran(told: &str, count: usize) -> Result<()> {
 /// Without the warnings of an old Numba.
 const NUMBA_PROGRAMS: [&str; 3] = ["-W", "ignore", "crates/softgpu/tests/numba/programs.py"];
 
-fn numba_environment<'c>(command: &'c mut Command, packages: &Path) -> &'c mut Command {
+pub(crate) fn numba_environment<'c>(command: &'c mut Command, packages: &Path) -> &'c mut Command {
     command.current_dir(root()).env("PYTHONPATH", packages).env("CUDA_HOME", packages.join("cuda-home"))
 }
 

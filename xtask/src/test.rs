@@ -173,6 +173,7 @@ fn beside_others() -> Vec<Step> {
     steps.extend(Step::each(ways, "instructions on the software GPU", instructions));
     steps.extend([
         Step::new("matrix units round as a GPU's", move || softgpu::rounding(&built())),
+        Step::new("approximations have a GPU's bits", move || softgpu::approximations(&built())),
         Step::new("generated kernels against their definition", move || softgpu::kernels_by_definition(&built())),
         Step::new("generated kernels on the software GPU", move || softgpu::kernel_fuzz(&built())),
         Step::new("kernels in parts", move || block_level::corpus(&built())),

@@ -49,6 +49,8 @@ pub(crate) struct Context {
     pub(crate) attached: AtomicUsize,
     /// By limit.
     pub(crate) limits: Mutex<HashMap<u32, usize>>,
+    /// What the program wants more of, first-level cache or shared memory.
+    pub(crate) cache_preference: AtomicU32,
     destroyed: AtomicBool,
 }
 
@@ -82,9 +84,15 @@ impl Drop for ThreadStreams {
     }
 }
 
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// The number of the context that is made next.
+pub(crate) fn next_id() -> u64 {
+    NEXT_ID.load(Ordering::Relaxed)
+}
+
 impl Context {
     pub(crate) fn new(kind: Kind, flags: u32, lane: Arc<Lane>, fate: Arc<Fate>, system: Arc<System>) -> Arc<Self> {
-        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let context = Arc::new(Self {
             handle: handle::new(),
             kind,
@@ -99,6 +107,7 @@ impl Context {
             peers: Mutex::default(),
             attached: AtomicUsize::new(1),
             limits: Mutex::default(),
+            cache_preference: AtomicU32::new(0),
             destroyed: AtomicBool::new(false),
         });
         CONTEXTS.insert(context.handle, Arc::clone(&context));
@@ -273,22 +282,25 @@ struct Primary {
     context: Option<Arc<Context>>,
     retained: usize,
     flags: u32,
+    /// That of one that has failed and was ended: the process gets no other from the device.
+    fate: Option<Arc<Fate>>,
 }
 
 static PRIMARY: [Mutex<Primary>; MOST_DEVICES] =
-    [const { Mutex::new(Primary { context: None, retained: 0, flags: 0 }) }; MOST_DEVICES];
+    [const { Mutex::new(Primary { context: None, retained: 0, flags: 0, fate: None }) }; MOST_DEVICES];
 
 fn primary(device: usize) -> MutexGuard<'static, Primary> {
     PRIMARY[device].lock().expect("no panic while it is held")
 }
 
 /// The primary context of a device, made if there is none.
-pub(crate) fn retain_primary(device: usize) -> Arc<Context> {
+pub(crate) fn retain_primary(device: usize) -> Outcome<Arc<Context>> {
     let mut primary = primary(device);
+    primary.fate.as_ref().map_or(Ok(()), |fate| fate.check())?;
     primary.retained += 1;
     let flags = primary.flags;
     let make = || Context::new(Kind::Primary, flags, Arc::new(Lane::full(device)), Arc::default(), System::new());
-    Arc::clone(primary.context.get_or_insert_with(make))
+    Ok(Arc::clone(primary.context.get_or_insert_with(make)))
 }
 
 /// Gives one retention back; the last one ends the context.
@@ -311,6 +323,7 @@ pub(crate) fn reset_primary(device: usize) -> Outcome {
 
 fn end(mut primary: MutexGuard<'_, Primary>) -> Outcome {
     let context = primary.context.take();
+    primary.fate = context.as_ref().map(|context| Arc::clone(&context.fate)).or_else(|| primary.fate.take());
     drop(primary);
     if let Some(context) = context {
         context.destroy();

@@ -63,10 +63,7 @@ impl Event {
     /// Refuses to look at an event that is part of a capture: the capture is void from then on.
     pub(crate) fn forbid_if_captured(&self) -> Outcome {
         match &*self.captured.lock().expect("no panic while it is held") {
-            Some(point) => {
-                point.invalidate();
-                Err(CUresult::CUDA_ERROR_CAPTURED_EVENT)
-            }
+            Some(point) => Err(point.forbid()),
             None => Ok(()),
         }
     }

@@ -122,6 +122,28 @@ pub(crate) fn parse(source: &str) -> Result<detshare_ptx::ast::Module, (CUresult
     Ok(module)
 }
 
+/// What texts are loaded for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Module,
+    /// To see whether they fit together. The linker has a code of its own where they do not.
+    Linked,
+    /// To see whether one is right by itself: what it lacks may come with others.
+    Part,
+}
+
+/// Refuses what cannot be a part of a module.
+pub(crate) fn check_part(source: &String) -> Result<(), (CUresult, String)> {
+    parse(source)?;
+    match Module::load_for(Purpose::Part, core::slice::from_ref(source), None) {
+        Ok(module) => module.unload(),
+        Err(refusal) if refusal.0 == CUresult::CUDA_ERROR_INVALID_PTX => return Err(refusal),
+        // Whatever else there is to say is said when all of it is linked.
+        Err(_) => {}
+    }
+    Ok(())
+}
+
 impl AsRef<Module> for Module {
     fn as_ref(&self) -> &Module {
         self
@@ -153,6 +175,19 @@ impl Module {
 
     /// Loads one or more PTX texts as one module. The error has words for the program's log buffer.
     pub(crate) fn load(sources: &[String], context: Option<Arc<Context>>) -> Result<Arc<Self>, (CUresult, String)> {
+        Self::load_for(Purpose::Module, sources, context)
+    }
+
+    /// The same for the linker.
+    pub(crate) fn link(sources: &[String]) -> Result<Arc<Self>, (CUresult, String)> {
+        Self::load_for(Purpose::Linked, sources, None)
+    }
+
+    fn load_for(
+        purpose: Purpose,
+        sources: &[String],
+        context: Option<Arc<Context>>,
+    ) -> Result<Arc<Self>, (CUresult, String)> {
         let mut parsed = Vec::new();
         let runtime = device_runtime::is_needed(sources).then_some(device_runtime::TEXT);
         for source in sources.iter().map(String::as_str).chain(runtime) {
@@ -184,12 +219,17 @@ impl Module {
                 memory::remove_constant(*address);
                 memory::free(*address);
             }
-            log(format_args!("PTX that cannot be loaded: {error}"));
             let code = match error {
                 _ if out_of_memory => CUresult::CUDA_ERROR_OUT_OF_MEMORY,
                 DecodeError::NotSupported { .. } => CUresult::CUDA_ERROR_NOT_SUPPORTED,
+                DecodeError::Unresolved { .. } | DecodeError::Duplicate { .. } if purpose != Purpose::Module => {
+                    CUresult::CUDA_ERROR_INVALID_SOURCE
+                }
                 _ => CUresult::CUDA_ERROR_INVALID_PTX,
             };
+            if purpose != Purpose::Part || code == CUresult::CUDA_ERROR_INVALID_PTX {
+                log(format_args!("PTX that cannot be loaded: {error}"));
+            }
             (code, complaint(error.line(), &error.reason()))
         })?;
         let module = Arc::new(Self { handle: handle::new(), context, image, functions: Mutex::default(), allocations });

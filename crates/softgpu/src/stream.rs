@@ -66,6 +66,7 @@ impl Stream {
     /// Ends the program's hold on it; what is in it still runs.
     pub(crate) fn destroy(&self) {
         STREAMS.remove(self.handle);
+        capture::leave(self);
         let tail = self.tail();
         let mut streams = self.context.streams();
         streams.orphans.retain(|(_, done)| !done.is_complete());

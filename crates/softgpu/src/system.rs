@@ -5,7 +5,7 @@
 pub(crate) mod conditional;
 mod format;
 mod heap;
-mod output;
+pub(crate) mod output;
 
 pub(crate) use format::{BadAddress, format, text};
 pub(crate) use output::{Sink, flush, flush_after, flush_before};
@@ -66,8 +66,8 @@ impl System {
         }
     }
 
-    /// The program sets a limit of its context; those that are not for this are let pass.
-    pub(crate) fn set_limit(&self, limit: CUlimit, value: usize) -> Outcome {
+    /// The program sets a limit of its context; those that are not for this are let pass. Returns what it becomes.
+    pub(crate) fn set_limit(&self, limit: CUlimit, value: usize) -> Outcome<usize> {
         let fixed = |flag: &AtomicBool| match flag.load(Ordering::Relaxed) {
             true => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
             false => Ok(()),
@@ -75,7 +75,9 @@ impl System {
         match limit {
             CUlimit::CU_LIMIT_PRINTF_FIFO_SIZE => {
                 fixed(&self.prints)?;
-                self.output.set_room(value);
+                let room = value.max(output::LEAST_ROOM);
+                self.output.set_room(room);
+                return Ok(room);
             }
             CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE => {
                 fixed(&self.allocates)?;
@@ -83,6 +85,6 @@ impl System {
             }
             _ => {}
         }
-        Ok(())
+        Ok(value)
     }
 }

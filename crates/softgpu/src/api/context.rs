@@ -7,7 +7,7 @@ use crate::device::PRIORITIES;
 use crate::graph::capture;
 use crate::handle;
 use crate::sm::Lane;
-use crate::system::System;
+use crate::system::{System, output};
 use core::ffi::{c_int, c_uint, c_ulonglong};
 use core::sync::atomic::Ordering;
 use detshare_cuda::types::{
@@ -20,7 +20,7 @@ pub(super) const ALL_FLAGS: c_uint = 0xff;
 /// Values before a program sets others: stack, print buffer, heap.
 const LIMITS: [(CUlimit, usize); 5] = [
     (CUlimit::CU_LIMIT_STACK_SIZE, 1024),
-    (CUlimit::CU_LIMIT_PRINTF_FIFO_SIZE, 1 << 20),
+    (CUlimit::CU_LIMIT_PRINTF_FIFO_SIZE, output::DEFAULT_ROOM),
     (CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE, 8 << 20),
     (CUlimit::CU_LIMIT_MAX_L2_FETCH_GRANULARITY, 64),
     (CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0),
@@ -133,6 +133,10 @@ pub(crate) unsafe fn cuCtxPopCurrent(context: *mut CUcontext) -> Outcome {
 }
 
 pub(crate) unsafe fn cuCtxSetCurrent(context: CUcontext) -> Outcome {
+    // What is current may be set again, dead or alive.
+    if context::top().is_some_and(|top| top.handle == context.0.addr()) {
+        return Ok(());
+    }
     let wanted = if context.0.is_null() { None } else { Some(context::find(context.0.addr())?) };
     context::set(wanted);
     Ok(())
@@ -200,7 +204,7 @@ pub(crate) unsafe fn cuCtxSetLimit(limit: CUlimit, value: usize) -> Outcome {
     if !LIMITS.iter().any(|(known, _)| *known == limit) {
         return Err(unknown_limit(limit));
     }
-    context.system.set_limit(limit, value)?;
+    let value = context.system.set_limit(limit, value)?;
     context.limits.lock().expect("no panic while it is held").insert(limit.0, value);
     Ok(())
 }
@@ -213,12 +217,13 @@ pub(crate) unsafe fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *m
 }
 
 pub(crate) unsafe fn cuCtxGetCacheConfig(config: *mut CUfunc_cache) -> Outcome {
-    context::current()?;
-    give(config, CUfunc_cache::CU_FUNC_CACHE_PREFER_NONE)
+    give(config, CUfunc_cache(context::current()?.cache_preference.load(Ordering::Relaxed)))
 }
 
-pub(crate) unsafe fn cuCtxSetCacheConfig(_config: CUfunc_cache) -> Outcome {
-    context::current().map(|_| ())
+/// Kept for who asks: there is no such cache.
+pub(crate) unsafe fn cuCtxSetCacheConfig(config: CUfunc_cache) -> Outcome {
+    context::current()?.cache_preference.store(config.0, Ordering::Relaxed);
+    Ok(())
 }
 
 pub(crate) unsafe fn cuCtxGetSharedMemConfig(config: *mut CUsharedconfig) -> Outcome {

@@ -15,11 +15,30 @@ const FLAGS: usize = 4;
 /// The flags that `CU_COREDUMP_LIGHTWEIGHT` stands for.
 const LIGHTWEIGHT: u32 = 0x2f;
 
-/// Values of settings, by number; what is not there is as it was for all, and as it is usually.
-type Settings = HashMap<u32, Vec<u8>>;
+/// Values of settings, by number; what is not there is as it is usually.
+#[derive(Default)]
+struct Settings {
+    /// For all contexts: one after the other, with the first context that is made with it. Those that are there keep what they have.
+    all: HashMap<u32, Vec<(u64, Vec<u8>)>>,
+    /// For a context, by its number.
+    own: HashMap<(u64, u32), Vec<u8>>,
+}
 
-/// For all contexts, and for each by its number.
-static SETTINGS: LazyLock<Mutex<(Settings, HashMap<u64, Settings>)>> = LazyLock::new(Mutex::default);
+impl Settings {
+    fn of_all(&self, setting: Setting) -> Option<&Vec<u8>> {
+        self.all.get(&setting.0)?.last().map(|(_, value)| value)
+    }
+
+    fn of(&self, context: u64, setting: Setting) -> Option<&Vec<u8>> {
+        let inherited = || {
+            let mut values = self.all.get(&setting.0)?.iter().rev();
+            values.find(|(first, _)| *first <= context).map(|(_, value)| value)
+        };
+        self.own.get(&(context, setting.0)).or_else(inherited)
+    }
+}
+
+static SETTINGS: LazyLock<Mutex<Settings>> = LazyLock::new(Mutex::default);
 
 /// How many bytes a value has.
 fn size_of(setting: Setting) -> Outcome<usize> {
@@ -94,27 +113,25 @@ unsafe fn wanted(value: *const c_void, size: *mut usize, setting: Setting) -> Ou
     Ok(Some(bytes))
 }
 
-/// Sets a value, and what else it stands for.
-fn put(settings: &mut Settings, setting: Setting, bytes: Vec<u8>) {
+/// A value, and what else it stands for.
+fn meant(setting: Setting, bytes: Vec<u8>) -> Vec<(u32, Vec<u8>)> {
+    let mut meant = Vec::new();
     if setting == Setting::CU_COREDUMP_LIGHTWEIGHT {
         let flags = if bytes[0] == 0 { 0 } else { LIGHTWEIGHT };
-        settings.insert(Setting::CU_COREDUMP_GENERATION_FLAGS.0, flags.to_ne_bytes().to_vec());
+        meant.push((Setting::CU_COREDUMP_GENERATION_FLAGS.0, flags.to_ne_bytes().to_vec()));
     }
-    settings.insert(setting.0, bytes);
+    meant.push((setting.0, bytes));
+    meant
 }
 
 pub(crate) unsafe fn cuCoredumpGetAttribute(setting: Setting, value: *mut c_void, size: *mut usize) -> Outcome {
     let context = context::current()?.id;
-    let found = {
-        let settings = SETTINGS.lock().expect("no panic while it is held");
-        let own = settings.1.get(&context).and_then(|own| own.get(&setting.0));
-        own.or_else(|| settings.0.get(&setting.0)).cloned()
-    };
+    let found = SETTINGS.lock().expect("no panic while it is held").of(context, setting).cloned();
     get(value, size, setting, found)
 }
 
 pub(crate) unsafe fn cuCoredumpGetAttributeGlobal(setting: Setting, value: *mut c_void, size: *mut usize) -> Outcome {
-    let found = SETTINGS.lock().expect("no panic while it is held").0.get(&setting.0).cloned();
+    let found = SETTINGS.lock().expect("no panic while it is held").of_all(setting).cloned();
     get(value, size, setting, found)
 }
 
@@ -122,20 +139,22 @@ pub(crate) unsafe fn cuCoredumpSetAttribute(setting: Setting, value: *mut c_void
     let context = context::current()?.id;
     let Some(bytes) = wanted(value, size, setting)? else { return Ok(()) };
     // The pipe is the process's.
-    if matches!(setting, Setting::CU_COREDUMP_ENABLE_USER_TRIGGER | Setting::CU_COREDUMP_PIPE) {
-        return Err(CUresult::CUDA_ERROR_NOT_PERMITTED);
-    }
-    put(SETTINGS.lock().expect("no panic while it is held").1.entry(context).or_default(), setting, bytes);
+    require(!matches!(setting, Setting::CU_COREDUMP_ENABLE_USER_TRIGGER | Setting::CU_COREDUMP_PIPE))?;
+    let values = meant(setting, bytes).into_iter().map(|(setting, value)| ((context, setting), value));
+    SETTINGS.lock().expect("no panic while it is held").own.extend(values);
     Ok(())
 }
 
 pub(crate) unsafe fn cuCoredumpSetAttributeGlobal(setting: Setting, value: *mut c_void, size: *mut usize) -> Outcome {
     let Some(bytes) = wanted(value, size, setting)? else { return Ok(()) };
     let mut settings = SETTINGS.lock().expect("no panic while it is held");
-    let triggered = settings.0.get(&Setting::CU_COREDUMP_ENABLE_USER_TRIGGER.0).is_some_and(|value| value[0] != 0);
+    let triggered = settings.of_all(Setting::CU_COREDUMP_ENABLE_USER_TRIGGER).is_some_and(|value| value[0] != 0);
     if setting == Setting::CU_COREDUMP_PIPE && triggered {
         return Err(CUresult::CUDA_ERROR_NOT_PERMITTED);
     }
-    put(&mut settings.0, setting, bytes);
+    let first = context::next_id();
+    for (setting, value) in meant(setting, bytes) {
+        settings.all.entry(setting).or_default().push((first, value));
+    }
     Ok(())
 }

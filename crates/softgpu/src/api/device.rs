@@ -113,7 +113,7 @@ pub(crate) unsafe fn cuDeviceGetByPCIBusId(device: *mut CUdevice, id: *const c_c
 pub(crate) unsafe fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) -> Outcome {
     let device = number(device)?;
     require(!context.is_null())?;
-    give(context, CUcontext(super::as_pointer(context::retain_primary(device).handle)))
+    give(context, CUcontext(super::as_pointer(context::retain_primary(device)?.handle)))
 }
 
 pub(crate) unsafe fn cuDevicePrimaryCtxRelease(device: CUdevice) -> Outcome {

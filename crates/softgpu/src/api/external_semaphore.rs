@@ -28,7 +28,9 @@ pub(crate) unsafe fn cuImportExternalSemaphore(
         return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
     }
     let descriptor = (*description).handle.fd;
-    require(is_eventfd(descriptor))?;
+    if !is_eventfd(descriptor) {
+        return Err(CUresult::CUDA_ERROR_UNKNOWN);
+    }
     // SAFETY: the program gives the file away with this call.
     let file = unsafe { File::from_raw_fd(descriptor) };
     let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);

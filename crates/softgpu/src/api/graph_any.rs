@@ -34,7 +34,9 @@ fn child_content(parent: &Arc<Graph>, child: CUgraph, ownership: Ownership) -> O
             Ok(Content::Child(copy))
         }
         Ownership::CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE => {
-            require(child.own())?;
+            if !child.own() {
+                return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+            }
             Ok(Content::Child(child))
         }
         _ => Err(CUresult::CUDA_ERROR_INVALID_VALUE),

@@ -163,7 +163,7 @@ pub(crate) unsafe fn cuGreenCtxCreate(
     let lane = DESCRIPTIONS.get(description.0.addr()).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     require(lane.device == device)?;
     // A green context keeps the primary one alive.
-    let primary = context::retain_primary(device);
+    let primary = context::retain_primary(device)?;
     let context = Context::new(ContextKind::Green, 0, lane, Arc::clone(&primary.fate), Arc::clone(&primary.system));
     let handle = handle::new();
     HANDLES.lock().expect("no panic while it is held").insert(context.handle, handle);

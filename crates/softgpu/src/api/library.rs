@@ -1,9 +1,10 @@
 //! Libraries and their kernels: modules that belong to no context.
 
 use super::jit::Options;
-use super::module::file_image;
+use super::module::{file_image, loads_lazily};
 use super::{as_pointer, require, text};
 use crate::boundary::{Outcome, give, give_if_asked};
+use crate::handle::{self, Table};
 use crate::memory;
 use crate::module::{self, Module};
 use core::ffi::{c_char, c_int, c_uint, c_void};
@@ -11,6 +12,17 @@ use detshare_cuda::types::{
     CUdevice, CUdeviceptr, CUdeviceptr_v2, CUfunc_cache, CUfunction, CUfunction_attribute, CUjit_option, CUkernel,
     CUlibrary, CUlibraryOption, CUmodule, CUresult,
 };
+use std::sync::Arc;
+
+/// Libraries whose text is broken, which a program is told when it uses something of them, and with which code.
+static BROKEN: Table<CUresult> = Table::new();
+
+fn find(library: CUlibrary) -> Outcome<Arc<Module>> {
+    match BROKEN.get(library.0.addr()) {
+        Some(code) => Err(*code),
+        None => module::find(library.0.addr()),
+    }
+}
 
 pub(crate) unsafe fn cuLibraryLoadData(
     loaded: *mut CUlibrary,
@@ -24,8 +36,15 @@ pub(crate) unsafe fn cuLibraryLoadData(
 ) -> Outcome {
     require(!loaded.is_null())?;
     let wanted = Options::find(count, options, values);
-    let library = wanted.report(Module::load(&wanted.apply(module::sources(image)?), None))?;
-    give(loaded, CUlibrary(as_pointer(library.handle)))
+    let handle = match wanted.report(Module::load(&wanted.apply(module::sources(image)?), None)) {
+        Err(code) if code == CUresult::CUDA_ERROR_INVALID_PTX && loads_lazily() => {
+            let handle = handle::new();
+            BROKEN.insert(handle, Arc::new(code));
+            handle
+        }
+        library => library?.handle,
+    };
+    give(loaded, CUlibrary(as_pointer(handle)))
 }
 
 pub(crate) unsafe fn cuLibraryLoadFromFile(
@@ -44,22 +63,25 @@ pub(crate) unsafe fn cuLibraryLoadFromFile(
 }
 
 pub(crate) unsafe fn cuLibraryUnload(library: CUlibrary) -> Outcome {
-    module::find(library.0.addr())?.unload();
+    match BROKEN.remove(library.0.addr()) {
+        Some(_) => {}
+        None => find(library)?.unload(),
+    }
     Ok(())
 }
 
 pub(crate) unsafe fn cuLibraryGetKernel(kernel: *mut CUkernel, library: CUlibrary, name: *const c_char) -> Outcome {
-    let library = module::find(library.0.addr())?;
+    let library = find(library)?;
     give(kernel, CUkernel(as_pointer(library.function(text(name)?)?.handle)))
 }
 
 pub(crate) unsafe fn cuLibraryGetKernelCount(count: *mut c_uint, library: CUlibrary) -> Outcome {
-    let library = module::find(library.0.addr())?;
+    let library = find(library)?;
     give(count, c_uint::try_from(library.kernel_names().len()).unwrap_or(c_uint::MAX))
 }
 
 pub(crate) unsafe fn cuLibraryEnumerateKernels(kernels: *mut CUkernel, room: c_uint, library: CUlibrary) -> Outcome {
-    let library = module::find(library.0.addr())?;
+    let library = find(library)?;
     require(!kernels.is_null())?;
     for (index, name) in library.kernel_names().into_iter().take(room as usize).enumerate() {
         kernels.add(index).write(CUkernel(as_pointer(library.function(name)?.handle)));
@@ -69,7 +91,7 @@ pub(crate) unsafe fn cuLibraryEnumerateKernels(kernels: *mut CUkernel, room: c_u
 
 /// One object serves as library and as module.
 pub(crate) unsafe fn cuLibraryGetModule(module: *mut CUmodule, library: CUlibrary) -> Outcome {
-    give(module, CUmodule(as_pointer(module::find(library.0.addr())?.handle)))
+    give(module, CUmodule(as_pointer(find(library)?.handle)))
 }
 
 pub(crate) unsafe fn cuLibraryGetGlobal(
@@ -78,7 +100,7 @@ pub(crate) unsafe fn cuLibraryGetGlobal(
     library: CUlibrary,
     name: *const c_char,
 ) -> Outcome {
-    let library = module::find(library.0.addr())?;
+    let library = find(library)?;
     let global = library.global(text(name)?)?;
     give_if_asked(address, CUdeviceptr_v2(global.address));
     give_if_asked(bytes, usize::try_from(global.size).unwrap_or(usize::MAX));
@@ -92,7 +114,7 @@ pub(crate) unsafe fn cuLibraryGetManaged(
     library: CUlibrary,
     name: *const c_char,
 ) -> Outcome {
-    let place = module::find(library.0.addr())?.global(text(name)?)?.address;
+    let place = find(library)?.global(text(name)?)?.address;
     if memory::find(place).is_none_or(|range| range.kind != memory::Kind::Managed) {
         return Err(CUresult::CUDA_ERROR_NOT_FOUND);
     }

@@ -68,7 +68,11 @@ pub(crate) unsafe fn cuLinkAddData_v2(
         _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
     };
     for text in &texts {
-        if let Err(refusal) = module::parse(text) {
+        let refused = match kind {
+            CUjitInputType::CU_JIT_INPUT_PTX => module::check_part(text),
+            _ => module::parse(text).map(drop),
+        };
+        if let Err(refusal) = refused {
             return linker.options.refuse(refusal);
         }
     }
@@ -92,7 +96,7 @@ pub(crate) unsafe fn cuLinkComplete(state: CUlinkState, image: *mut *mut c_void,
     let linker = find(state)?;
     let texts = linker.texts.lock().expect("no panic while it is held");
     // What could not be loaded is not handed out.
-    linker.options.report(module::Module::load(&texts, None))?.unload();
+    linker.options.report(module::Module::link(&texts))?.unload();
     let mut linked = detshare_ptx::fatbin::link(&texts);
     give(image, linked.as_mut_ptr().cast())?;
     give_if_asked(size, linked.len());

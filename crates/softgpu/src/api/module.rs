@@ -88,6 +88,12 @@ pub(crate) unsafe fn cuModuleGetGlobal_v2(
     Ok(())
 }
 
+/// Whether libraries are looked into when something of them is used first, as a driver does it unless it is told otherwise.
+pub(super) fn loads_lazily() -> bool {
+    std::env::var_os("CUDA_MODULE_LOADING").is_none_or(|wish| wish != "EAGER")
+}
+
 pub(crate) unsafe fn cuModuleGetLoadingMode(mode: *mut CUmoduleLoadingMode) -> Outcome {
-    give(mode, CUmoduleLoadingMode::CU_MODULE_EAGER_LOADING)
+    let (lazy, eager) = (CUmoduleLoadingMode::CU_MODULE_LAZY_LOADING, CUmoduleLoadingMode::CU_MODULE_EAGER_LOADING);
+    give(mode, if loads_lazily() { lazy } else { eager })
 }

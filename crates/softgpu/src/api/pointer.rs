@@ -17,6 +17,8 @@ const READ_AND_WRITE: c_uint = 3;
 enum Value {
     Word(c_uint),
     Wide(u64),
+    /// There is none, and what was there stays.
+    Untouched,
 }
 
 impl Value {
@@ -25,6 +27,7 @@ impl Value {
         match self {
             Self::Word(value) => place.cast::<c_uint>().write(value),
             Self::Wide(value) => place.cast::<u64>().write(value),
+            Self::Untouched => {}
         }
     }
 }
@@ -47,7 +50,7 @@ pub(crate) unsafe fn cuPointerGetAttributes(
     for index in 0..count as usize {
         let (attribute, place) = (*attributes.add(index), *data.add(index));
         require(!place.is_null())?;
-        // What the driver does not know, and what does not apply, has zero for its value.
+        // What the driver does not know, and what does not apply, has zero for its value, and no size.
         let nothing = of_nothing(attribute)?;
         range.and_then(|range| value(attribute, pointer.0, &range).ok()).unwrap_or(nothing).write(place);
     }
@@ -66,6 +69,7 @@ fn of_nothing(attribute: Attribute) -> Outcome<Value> {
         | Attribute::CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE
         | Attribute::CU_POINTER_ATTRIBUTE_ACCESS_FLAGS
         | Attribute::CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE => Value::Word(0),
+        Attribute::CU_POINTER_ATTRIBUTE_RANGE_SIZE => Value::Untouched,
         Attribute(number) if (1..=Attribute::CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE.0).contains(&number) => {
             Value::Wide(0)
         }

@@ -30,10 +30,11 @@ pub(crate) unsafe fn cuStreamCreateWithPriority(created: *mut CUstream, flags: c
     give(created, CUstream(as_pointer(stream.handle)))
 }
 
+/// It goes in any case, and after a fault the program is told of that.
 pub(crate) unsafe fn cuStreamDestroy_v2(stream: CUstream) -> Outcome {
     let found = stream::STREAMS.get(stream.0.addr()).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
     found.destroy();
-    Ok(())
+    found.context.fate.check()
 }
 
 pub(crate) unsafe fn cuStreamDestroy(stream: CUstream) -> Outcome {
@@ -108,6 +109,14 @@ pub(crate) unsafe fn cuStreamGetGreenCtx(stream: CUstream, green: *mut CUgreenCt
     give(green, CUgreenCtx(as_pointer(if is_green { super::green_context::of(owner) } else { 0 })))
 }
 
+/// The policy of a stream that nobody has given one.
+const UNSET: [u8; 64] = {
+    let mut bytes = [0; 64];
+    let (policy, _) = bytes.split_at_mut(size_of::<c_int>());
+    policy.copy_from_slice(&(-1_i32).to_ne_bytes());
+    bytes
+};
+
 pub(crate) unsafe fn cuStreamGetAttribute(
     stream: CUstream,
     attribute: CUstreamAttrID,
@@ -116,7 +125,8 @@ pub(crate) unsafe fn cuStreamGetAttribute(
     let stream = stream::find(stream)?;
     require(!value.is_null())?;
     let attributes = stream.attributes.lock().expect("no panic while it is held");
-    let bytes = attributes.get(&attribute.0).copied().unwrap_or([0; 64]);
+    let first = if attribute == CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY { UNSET } else { [0; 64] };
+    let bytes = attributes.get(&attribute.0).copied().unwrap_or(first);
     value.cast::<[u8; 64]>().write_unaligned(bytes);
     if attribute == CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_PRIORITY {
         (*value).priority = stream.priority;

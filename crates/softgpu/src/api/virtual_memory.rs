@@ -108,13 +108,23 @@ pub(crate) unsafe fn cuMemMap(
     flags: c_ulonglong,
 ) -> Outcome {
     // The manual wants an offset of zero.
-    require(whole(size) && address.0.is_multiple_of(GRANULARITY) && offset == 0 && flags == 0)?;
-    Ok(physical::map(address.0, size as u64, find(handle)?)?)
+    require(address.0.is_multiple_of(GRANULARITY) && offset == 0 && flags == 0)?;
+    let physical = find(handle)?;
+    if size as u64 > physical.size {
+        return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    }
+    require(whole(size))?;
+    Ok(physical::map(address.0, size as u64, physical)?)
 }
 
-/// Memory goes when the work that may use it is over.
+/// Memory goes when the work that may use it is over. Reserved addresses without memory are taken too.
 pub(crate) unsafe fn cuMemUnmap(address: CUdeviceptr, size: usize) -> Outcome {
     require(whole(size))?;
+    let is_reserved =
+        memory::reservation(address.0).is_some_and(|range| address.0.saturating_add(size as u64) <= range.end());
+    if is_reserved && !physical::is_in_use(address.0, size as u64) {
+        return Ok(());
+    }
     let result = context::top().map_or(Ok(()), |context| context.synchronise());
     physical::unmap(address.0, size as u64)?;
     result
@@ -187,7 +197,12 @@ pub(crate) unsafe fn cuMemImportFromShareableHandle(
     if kind != FILE {
         return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
     }
-    give(imported, physical::import(&*file_of(handle)?)?)
+    let found = physical::import(&*file_of(handle)?).map_err(|refused| match refused {
+        Refused::NoMemory => refused.into(),
+        // A file, but none of memory.
+        Refused::Invalid => CUresult::CUDA_ERROR_UNKNOWN,
+    })?;
+    give(imported, found)
 }
 
 pub(crate) unsafe fn cuMemRetainAllocationHandle(

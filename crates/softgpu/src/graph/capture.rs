@@ -19,13 +19,14 @@ pub(crate) struct Capture {
     /// Never used twice.
     pub(crate) id: u64,
     pub(crate) graph: Arc<Graph>,
-    /// Whether the program brought the graph: a capture that fails does not take it away.
-    brought: bool,
     mode: Mode,
     thread: ThreadId,
     origin: usize,
     invalid: AtomicBool,
+    over: AtomicBool,
     streams: Mutex<Vec<Weak<Stream>>>,
+    /// The frontiers of streams that were destroyed meanwhile.
+    left: Mutex<Vec<Vec<Dependency>>>,
 }
 
 /// A stream's part in a capture.
@@ -40,8 +41,11 @@ pub(crate) struct Capturing {
 pub(crate) struct Point(Capturing);
 
 impl Point {
-    pub(crate) fn invalidate(&self) {
-        self.0.capture.invalidate();
+    /// Why nobody may look at it: the capture is void from then on. One that is void already has nothing to look at.
+    pub(crate) fn forbid(&self) -> CUresult {
+        let capture = &self.0.capture;
+        let was_void = capture.invalid.swap(true, Ordering::AcqRel) && !capture.over.load(Ordering::Acquire);
+        if was_void { CUresult::CUDA_ERROR_INVALID_VALUE } else { CUresult::CUDA_ERROR_CAPTURED_EVENT }
     }
 }
 
@@ -97,17 +101,17 @@ pub(crate) fn begin(stream: &Arc<Stream>, mode: Mode, graph: Option<(Arc<Graph>,
     if capturing.is_some() {
         return Err(CUresult::CUDA_ERROR_ILLEGAL_STATE);
     }
-    let brought = graph.is_some();
     let (graph, frontier) = graph.unwrap_or_else(|| (Graph::create(), Vec::new()));
     let capture = Arc::new(Capture {
         id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
         graph,
-        brought,
         mode,
         thread: std::thread::current().id(),
         origin: stream.handle,
         invalid: AtomicBool::new(false),
+        over: AtomicBool::new(false),
         streams: Mutex::new(vec![Arc::downgrade(stream)]),
+        left: Mutex::default(),
     });
     if mode != Mode::CU_STREAM_CAPTURE_MODE_RELAXED {
         STRICT_CAPTURES.lock().expect("no panic while it is held").push(Arc::downgrade(&capture));
@@ -116,34 +120,45 @@ pub(crate) fn begin(stream: &Arc<Stream>, mode: Mode, graph: Option<(Arc<Graph>,
     Ok(())
 }
 
-/// Ends the capture that the stream began; returns its graph.
+/// Ends the capture that the stream began; returns its graph. One that failed takes its graph along, whoever made it, and so does one
+/// that another thread tries to end.
 pub(crate) fn end(stream: &Arc<Stream>) -> Outcome<Arc<Graph>> {
     let Capturing { capture, frontier } = stream.capturing().clone().ok_or(CUresult::CUDA_ERROR_ILLEGAL_STATE)?;
     if capture.origin != stream.handle {
         return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
     }
-    if capture.mode != Mode::CU_STREAM_CAPTURE_MODE_RELAXED && capture.thread != std::thread::current().id() {
-        return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-    }
+    let is_elsewhere =
+        capture.mode != Mode::CU_STREAM_CAPTURE_MODE_RELAXED && capture.thread != std::thread::current().id();
     STRICT_CAPTURES
         .lock()
         .expect("no panic while it is held")
         .retain(|other| other.upgrade().is_some_and(|other| other.id != capture.id));
-    let mut joined = true;
+    capture.over.store(true, Ordering::Release);
+    let left = core::mem::take(&mut *capture.left.lock().expect("no panic while it is held"));
+    let mut joined = left.iter().all(|left| capture.graph.state().reaches(&frontier, left));
     for other in capture.streams.lock().expect("no panic while it is held").iter().filter_map(Weak::upgrade) {
         if let Some(part) = other.capturing().take() {
             joined &= capture.graph.state().reaches(&frontier, &part.frontier);
         }
     }
-    let failed = match (capture.is_invalid(), joined) {
-        (true, _) => CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
-        (_, false) => CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED,
+    let failed = match (is_elsewhere, capture.is_invalid(), joined) {
+        (true, _, _) => CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,
+        (_, true, _) => CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+        (_, _, false) => CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED,
         _ => return Ok(Arc::clone(&capture.graph)),
     };
-    if !capture.brought {
+    // That of a node goes with the node.
+    if !capture.graph.is_owned() {
         capture.graph.destroy();
     }
     Err(failed)
+}
+
+/// The stream is destroyed: what it has done must be joined all the same.
+pub(crate) fn leave(stream: &Stream) {
+    if let Some(Capturing { capture, frontier }) = stream.capturing().take() {
+        capture.left.lock().expect("no panic while it is held").push(frontier);
+    }
 }
 
 /// The stream's part in a capture that is still good; None if it is not captured.

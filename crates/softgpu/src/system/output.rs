@@ -7,8 +7,10 @@ use std::collections::VecDeque;
 use std::io::Write;
 use std::sync::{Arc, Mutex, Weak};
 
-/// What a context starts with.
-pub(crate) const DEFAULT_ROOM: usize = 1 << 20;
+/// What a context starts with: 64 KiB for each of an H200's multiprocessors.
+pub(crate) const DEFAULT_ROOM: usize = 132 << 16;
+/// An H200 has no less, whatever a program asks for.
+pub(super) const LEAST_ROOM: usize = 512 << 10;
 /// What a line takes of the room besides its text and arguments.
 const LINE: usize = 16;
 

@@ -13,10 +13,12 @@
 //! ```
 //!
 //! Where no document says what comes out, as with the rounding of matrix units, `--rounding` finds out
-//! (see [`rounding`]), and `--rounding-as` compares a driver with the answers of a GPU.
+//! (see [`rounding`]), and `--rounding-as` compares a driver with the answers of a GPU. So does `--approximations-as`, for whole ranges
+//! of what approximations take (see [`approximations`]).
 
 #[macro_use]
 mod call;
+mod approximations;
 mod bless;
 mod case;
 mod gpu;
@@ -55,8 +57,14 @@ struct Arguments {
     /// Take no files, ask what `--rounding` asks and write the answers into such a file
     #[arg(long, requires = "driver", conflicts_with_all = ["out", "bless", "rounding", "rounding_as"])]
     keep_rounding: Option<PathBuf>,
+    /// Take no files, ask for all that whole ranges of inputs give to approximations and compare with the digests in this file
+    #[arg(long, requires = "driver", conflicts_with_all = ["out", "bless", "rounding", "rounding_as", "keep_rounding"])]
+    approximations_as: Option<PathBuf>,
+    /// Take no files, ask what `--approximations-as` asks and write the digests into such a file
+    #[arg(long, requires = "driver", conflicts_with_all = ["out", "bless", "rounding", "rounding_as", "keep_rounding", "approximations_as"])]
+    keep_approximations: Option<PathBuf>,
     /// The folder with the files
-    #[arg(required_unless_present_any = ["rounding", "rounding_as", "keep_rounding"])]
+    #[arg(required_unless_present_any = ["rounding", "rounding_as", "keep_rounding", "approximations_as", "keep_approximations"])]
     folder: Option<PathBuf>,
     /// Take the files whose name contains one of these
     filters: Vec<String>,
@@ -65,12 +73,14 @@ struct Arguments {
 fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
     if let Some(driver) = &arguments.driver {
-        let Arguments { rounding, rounding_as, keep_rounding, .. } = &arguments;
-        match (rounding, rounding_as, keep_rounding) {
+        let Arguments { rounding, rounding_as, keep_rounding, approximations_as, keep_approximations, .. } = &arguments;
+        match (rounding, rounding_as, keep_rounding, approximations_as, keep_approximations) {
             (Some(to), ..) => return rounding::measure(driver, to),
-            (_, Some(with), _) => return rounding::answers::compare(driver, with),
-            (.., Some(to)) => return rounding::answers::keep(driver, to),
-            (None, None, None) => {}
+            (_, Some(with), ..) => return rounding::answers::compare(driver, with),
+            (_, _, Some(to), ..) => return rounding::answers::keep(driver, to),
+            (.., Some(with), _) => return approximations::compare(driver, with),
+            (.., Some(to)) => return approximations::keep(driver, to),
+            (None, None, None, None, None) => {}
         }
     }
     let cases = cases(arguments.folder.as_deref().context("name a folder")?, &arguments.filters)?;
