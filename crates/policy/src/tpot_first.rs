@@ -18,7 +18,7 @@
 
 use crate::phase::{LONGEST_HOST_NS, Phase, longest_pause_ns};
 use crate::slo_aware::{self, DISTURBS, room_beside};
-use crate::{Bound, Class, Decision, Dial, Lane, Launch, Member, Reason, Rhythm, Verdict, View};
+use crate::{Bound, Class, Decision, Dial, Lane, Launch, Member, Reason, Verdict, View};
 
 /// What a token may take with others beside it, in thousandths of what it takes on all SMs: best-effort tenants, …
 const BESIDE_OTHERS: u64 = 1_700;
@@ -174,10 +174,11 @@ fn is_in(member: &Member, phase: Phase) -> bool {
     member.class == Class::Latency && member.rhythm.phase == phase && member.wants()
 }
 
-/// When the step of a member began that is under way or is about to begin. Before its first launch its page still has the step before.
+/// When the step of a member began that is under way or is about to begin. Before its first launch its page still has the step before;
+/// from then on what is there of its beginning holds, and not of an end: that may have been said of a step that goes on. Who looks
+/// between "busy" and the new beginning takes the step before for this one, for a decision.
 fn begun_ns(member: &Member, now_ns: u64) -> u64 {
-    let Rhythm { begun_ns, ended_ns, .. } = member.rhythm;
-    if member.busy && begun_ns >= ended_ns { begun_ns } else { now_ns }
+    if member.busy { member.rhythm.begun_ns } else { now_ns }
 }
 
 /// When the prompt began that a server has pieces of to read. A server says so until the end of a step that is none; if it had nothing

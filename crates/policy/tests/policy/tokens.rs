@@ -104,6 +104,22 @@ fn a_prompt_is_not_late_by_what_came_before_it() {
     assert_eq!(at(true, Rhythm { begun_ns: now_ns - MS, ..pieces }), late);
 }
 
+/// Who looks whether a step is over says when it ended before it is known that nothing more was launched: if something was, the page
+/// says so until the end of the step.
+#[test]
+fn a_step_that_goes_on_after_it_seemed_to_be_over_began_when_it_did() {
+    let rhythm = Rhythm { begun_ns: NOW - 15 * MS, ended_ns: NOW - 8 * MS, ..Rhythm::UNKNOWN };
+    let rhythm = Rhythm { phase: Phase::Prefill, ..rhythm };
+    let prefill = Member { slot: 2, rhythm, ttft_ns: Some(100 * MS), ..SERVER };
+    let verdict = said(&Launch::UNKNOWN, &seen(NOW, prefill, &[DECODING]));
+    assert_eq!((verdict.decision, verdict.reason), (Decision::Run(Lane::Full), Reason::Late));
+    assert_eq!(said(&Launch::UNKNOWN, &seen(NOW, DECODING, &[prefill])).decision, Decision::Run(Lane::Full));
+    // Nor is the prompt over that it has pieces of to read.
+    let rhythm = Rhythm { prompt_since_ns: Some(NOW - 20 * MS), pace_ns: 4 * MS, phase: Phase::Decode, ..rhythm };
+    let pending = Member { rhythm, ..DECODING };
+    assert_eq!(said(&COMPUTE, &seen(NOW, TRAINING, &[pending])).reason, Reason::Prompt);
+}
+
 /// Nor is it pending then for those that would run beside it.
 #[test]
 fn a_prompt_that_was_answered_long_ago_keeps_nobody_off() {
