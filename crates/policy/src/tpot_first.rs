@@ -12,7 +12,8 @@
 //!
 //! Best-effort tenants run beside tokens that have time, on the SMs that those leave, and between two tokens too: who decodes has no
 //! use for those SMs. They wait as under [`slo_aware`] where a prompt is pending, which takes two tokens in a row to rule out,
-//! or where tokens have no time. Without an objective a tenant's own pace is the objective: its tokens have none.
+//! or where tokens have no time, or are made room for: nothing is left beside those. Without an objective a tenant's own pace is
+//! the objective: its tokens have none.
 //!
 //! Where objectives are missed, all make way as under [`slo_aware`]: best-effort tenants first, then latency tenants by weight.
 
@@ -84,9 +85,9 @@ fn is_made_room_for(member: &Member, view: &View<'_>) -> bool {
     !makes_room(member, view) && all(view).any(|other| is_tighter(member, other))
 }
 
-/// All that want the GPU or go on, this one among them.
+/// The latency tenants that want the GPU or go on, this one among them if it is one.
 fn all<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a Member> {
-    going_on(view).chain([&view.me])
+    going_on(view).chain([&view.me].into_iter().filter(|me| me.class == Class::Latency))
 }
 
 /// A step of a server that has a prompt to read: beside others' tokens on the SMs that those leave, as long as its first token can
@@ -111,15 +112,7 @@ fn beside_tokens(launch: &Launch, view: &View<'_>) -> Option<Verdict> {
     if view.dial < DISTURBS || view.dial.thousandths() == Dial::MOST || view.quarantined {
         return None;
     }
-    let room = |other: &Member| {
-        beside_others(other, view).filter(|_| other.rhythm.phase == Phase::Decode && !has_prompt(other, view.now_ns))
-    };
-    // The widest front of all is nobody else's.
-    let least =
-        |one: Room, other: Room| Room { split: one.split.max(other.split), spare_ns: one.spare_ns.min(other.spare_ns) };
-    let mut rooms = going_on(view).map(room);
-    let first = rooms.next()??;
-    let Room { split, spare_ns } = rooms.try_fold(first, |so_far, room| Some(least(so_far, room?)))?;
+    let Room { split, spare_ns } = left_by_tokens(view)?;
     let foreseen = in_the_gaps(launch, view);
     let is_step_under_way = going_on(view).any(Member::wants);
     let takes_too_much = launch.bound == Some(Bound::Memory) && launch.expected_ns() > part(spare_ns, BUDGET);
@@ -229,6 +222,21 @@ fn is_tighter(one: &Member, other: &Member) -> bool {
 /// The split whose front tokens have beside a prompt.
 fn beside_a_prompt(member: &Member, view: &View<'_>, half: usize) -> usize {
     room(member, view, BESIDE_PROMPT).map_or(half, |room| room.split)
+}
+
+/// What the tokens of all leave to best-effort tenants. Nothing beside a prompt, nor beside tokens that others make room for: they have
+/// all that those leave, and every other rest is a part of it or has it as a part.
+fn left_by_tokens(view: &View<'_>) -> Option<Room> {
+    let leaves_some = |one: &Member| {
+        one.rhythm.phase == Phase::Decode && !has_prompt(one, view.now_ns) && !is_made_room_for(one, view)
+    };
+    let left_by = |one: &Member| beside_others(one, view).filter(|_| leaves_some(one));
+    // The widest front of all is nobody else's.
+    let least =
+        |one: Room, other: Room| Room { split: one.split.max(other.split), spare_ns: one.spare_ns.min(other.spare_ns) };
+    let mut rooms = all(view).map(left_by);
+    let first = rooms.next()??;
+    rooms.try_fold(first, |so_far, room| Some(least(so_far, room?)))
 }
 
 /// What tokens leave to best-effort tenants, if they have time.

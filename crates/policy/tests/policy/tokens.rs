@@ -20,6 +20,10 @@ const DECODING: Member = Member {
 };
 /// When that is.
 const NOW: u64 = 100 * MS;
+/// From this dial on kernels that compute binds run beside any step.
+const COMPUTE_BESIDE: Dial = Dial::new(500);
+/// A step that makes use of no more of the GPU has others beside it, in thousandths.
+const LITTLE: u32 = 250;
 
 /// Two LLM servers and a training, and what `tpot-first` says to each: the first decodes, the second is in that phase.
 fn beside_decoding(phase: Phase, tpot_ns: Option<u64>) -> [Verdict; 3] {
@@ -204,6 +208,29 @@ fn of_several_that_decode_those_make_room_that_have_far_more_time_than_another()
     assert_eq!(lanes, [rest(3), front(3), front(1)]);
 }
 
+/// Who is made room for has all that others leave, and whoever had a part of it would be on its SMs.
+#[test]
+fn nothing_best_effort_runs_beside_tokens_that_are_made_room_for() {
+    let beside = |share, servers: &[Member]| {
+        let verdict = said(&COMPUTE, &View { share, ..seen(NOW, TRAINING, servers) });
+        (matches!(verdict.decision, Decision::Run(_)), verdict.reason)
+    };
+    let servers = decoding([7_500_000, 40 * MS]);
+    assert_eq!(
+        tokens_of(servers, &[TRAINING]),
+        [Decision::Run(Lane::Rest { split: 1 }), Decision::Run(Lane::Front { split: 1 })]
+    );
+    assert_eq!(beside(1_000, &servers), (false, Reason::Busy));
+    assert_eq!(beside(0, &servers), (true, Reason::LeastShare), "it does not starve");
+    // Tokens of its own are best-effort, however much time they have.
+    let me = Member { class: Class::BestEffort, slot: 0, tpot_ns: Some(40 * MS), ..DECODING };
+    assert_eq!(said(&COMPUTE, &seen(NOW, me, &servers[..1])).reason, Reason::Beside);
+    // One alone, and two that make none.
+    for servers in [&servers[..1], &servers[1..], &decoding([7_500_000, 8 * MS])] {
+        assert_eq!(beside(1_000, servers), (true, Reason::Beside), "{servers:?}");
+    }
+}
+
 /// Half a millisecond is nothing to a prompt, and much to a step that is no server's.
 #[test]
 fn while_servers_have_nothing_to_do_more_is_in_flight() {
@@ -295,23 +322,31 @@ fn with_tokens() -> impl Strategy<Value = Moment> {
     })
 }
 
-/// No front that anybody is on has SMs of a rest that another is on.
+/// No front that anybody is on has SMs of a rest that another is on. Nor do best-effort tenants run beside tokens or a prompt on SMs of
+/// the rest that those are on, unless the dial says so, or these steps leave most of the GPU idle.
 fn check_apart(moment: &Moment, launch: &Launch) -> Result<(), TestCaseError> {
     let all: Vec<Member> = core::iter::once(moment.me).chain(moment.others.iter().copied()).collect();
     let wanting = all.iter().filter(|member| member.busy || member.waiting);
-    let verdict_of = |me: &Member| {
+    let lane_of = |me: &Member| {
         let others: Vec<Member> = all.iter().copied().filter(|other| other.slot != me.slot).collect();
-        (*me, said(launch, &View { me: *me, others: &others, ..moment.view() }))
+        let verdict = said(launch, &View { me: *me, others: &others, ..moment.view() });
+        if let Decision::Run(lane) = verdict.decision { Some((*me, lane, verdict.reason)) } else { None }
     };
-    let lanes: Vec<(Member, Verdict)> = wanting.map(verdict_of).collect();
-    for (_, front) in &lanes {
-        let Decision::Run(front @ Lane::Front { .. }) = front.decision else { continue };
-        for (member, beside) in &lanes {
-            if let Decision::Run(lane @ Lane::Rest { .. }) = beside.decision
-                && beside.reason != Reason::Yields
-            {
-                prop_assert!(sms(front).end <= sms(lane).start, "{front:?} beside {member:?}: {beside:?}");
-            }
+    let lanes: Vec<(Member, Lane, Reason)> = wanting.filter_map(lane_of).collect();
+    for one in &lanes {
+        let (member, lane, reason) = one;
+        let needs_its_own = moment.dial < COMPUTE_BESIDE && member.rhythm.needs > LITTLE;
+        let is_complement = member.class == Class::Latency && *reason == Reason::Complement && needs_its_own;
+        for other in &lanes {
+            let (_, beside, why) = other;
+            let is_rest = matches!(beside, Lane::Rest { .. });
+            let is_apart = match lane {
+                Lane::Front { .. } => is_rest && *why != Reason::Yields,
+                Lane::Rest { .. } => is_rest && *why == Reason::Beside && is_complement,
+                Lane::Full => false,
+            };
+            let overlaps = sms(*lane).start < sms(*beside).end && sms(*beside).start < sms(*lane).end;
+            prop_assert!(!(is_apart && overlaps), "{one:?} beside {other:?}");
         }
     }
     Ok(())
