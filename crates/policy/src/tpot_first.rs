@@ -3,7 +3,7 @@
 //! Users of an LLM server feel the time between two tokens most. So where servers share a GPU, a decode step of one and the
 //! prefill of another run at the same time on SMs of their own: decoding is bound by memory and does with few of them, and a
 //! prefill that has the rest is over sooner than one that waits. A prefill that has used a twelfth of its time to the first
-//! token has all SMs. Nobody of them is ever held.
+//! token has all SMs, and so have tokens beside it, unless they make room for others'. Nobody of them is ever held.
 //!
 //! How many SMs tokens get is a question of their objective for the time between them: as few as they can do with (`room`).
 //! Two that decode at once have all SMs both, whose bandwidth they divide: what one gains by having it alone, the other waits. But where
@@ -71,8 +71,10 @@ fn front_of_tokens(member: &Member, view: &View<'_>, half: usize) -> Option<usiz
     if makes_room(member, view) {
         return Some(beside_a_prompt(member, view, half));
     }
+    // Who waits and would have nothing beside these tokens takes nothing from them.
     let is_beside = |other: &Member| other.class == Class::BestEffort && other.wants();
-    beside_others(member, view).filter(|_| view.others.iter().any(is_beside)).map(|room| room.split)
+    let is_left = view.others.iter().any(is_beside) && left_by_tokens(view).is_some();
+    beside_others(member, view).filter(|_| is_left).map(|room| room.split)
 }
 
 /// Whether others have far less time for their tokens than this one.
@@ -109,10 +111,7 @@ fn on_the_rest(view: &View<'_>, fronts: impl Iterator<Item = usize>) -> Verdict 
 
 /// A best-effort launch on the SMs that tokens leave; nothing where they leave none.
 fn beside_tokens(launch: &Launch, view: &View<'_>) -> Option<Verdict> {
-    if view.dial < DISTURBS || view.dial.thousandths() == Dial::MOST || view.quarantined {
-        return None;
-    }
-    let Room { split, spare_ns } = left_by_tokens(view)?;
+    let Room { split, spare_ns } = left_by_tokens(view).filter(|_| !view.quarantined)?;
     let foreseen = in_the_gaps(launch, view);
     let is_step_under_way = going_on(view).any(Member::wants);
     let takes_too_much = launch.bound == Some(Bound::Memory) && launch.expected_ns() > part(spare_ns, BUDGET);
@@ -227,6 +226,9 @@ fn beside_a_prompt(member: &Member, view: &View<'_>, half: usize) -> usize {
 /// What the tokens of all leave to best-effort tenants. Nothing beside a prompt, nor beside tokens that others make room for: they have
 /// all that those leave, and every other rest is a part of it or has it as a part.
 fn left_by_tokens(view: &View<'_>) -> Option<Room> {
+    if view.dial < DISTURBS || view.dial.thousandths() == Dial::MOST {
+        return None;
+    }
     let leaves_some = |one: &Member| {
         one.rhythm.phase == Phase::Decode && !has_prompt(one, view.now_ns) && !is_made_room_for(one, view)
     };

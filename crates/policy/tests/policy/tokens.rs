@@ -67,6 +67,11 @@ fn a_prompt_whose_first_token_is_late_has_all_sms() {
     let tokens = |now_ns| said(&Launch::UNKNOWN, &seen(now_ns, DECODING, &[prefill])).decision;
     assert_eq!(tokens(107 * MS), Decision::Run(Lane::Front { split: 1 }));
     assert_eq!(tokens(109 * MS), Decision::Run(Lane::Full));
+    // Also where best-effort tenants wait, which have nothing beside a prompt.
+    let waiting = Member { busy: false, waiting: true, ..TRAINING };
+    let [in_time, late] =
+        [107, 109].map(|ms| said(&Launch::UNKNOWN, &seen(ms * MS, DECODING, &[prefill, waiting])).decision);
+    assert_eq!((in_time, late), (Decision::Run(Lane::Front { split: 1 }), Decision::Run(Lane::Full)));
 }
 
 /// A prompt comes in pieces, each of which is a step: what counts is when the first of them began.
@@ -203,9 +208,10 @@ fn of_several_that_decode_those_make_room_that_have_far_more_time_than_another()
     assert_eq!(tokens_of(decoding([7 * MS, 40 * MS, 7 * MS]), &[]), [rest(1), front(1), rest(1)]);
     // The third makes room for the first, and not for the second, which keeps off its SMs all the same.
     assert_eq!(tokens_of(decoding([5 * MS, 8 * MS, 10 * MS, 40 * MS]), &[]), [rest(3), rest(3), front(3), front(1)]);
-    // The second makes room for no server, but for a training.
-    let lanes = tokens_of(decoding([7_500_000, 14 * MS, 15_500_000]), &[TRAINING]);
-    assert_eq!(lanes, [rest(3), front(3), front(1)]);
+    // The second makes room for no server. For a training it would, but that has nothing beside the first.
+    let in_between = decoding([7_500_000, 14 * MS, 15_500_000]);
+    assert_eq!(tokens_of(in_between, &[TRAINING]), [rest(1), Decision::Run(Lane::Full), front(1)]);
+    assert_eq!(tokens_of(in_between, &[TRAINING]), tokens_of(in_between, &[]));
 }
 
 /// Who is made room for has all that others leave, and whoever had a part of it would be on its SMs.
@@ -228,6 +234,28 @@ fn nothing_best_effort_runs_beside_tokens_that_are_made_room_for() {
     // One alone, and two that make none.
     for servers in [&servers[..1], &servers[1..], &decoding([7_500_000, 8 * MS])] {
         assert_eq!(beside(1_000, servers), (true, Reason::Beside), "{servers:?}");
+    }
+}
+
+/// Who waits and would have nothing beside tokens takes no SMs from them.
+#[test]
+fn tokens_make_no_room_for_best_effort_work_that_has_nothing_beside_them() {
+    let waiting = Member { busy: false, waiting: true, ..TRAINING };
+    let decodes = |dial, other: Member| {
+        said(&Launch::UNKNOWN, &View { dial: Dial::new(dial), ..seen(NOW, DECODING, &[other, waiting]) }).decision
+    };
+    let other = Member { slot: 2, ..DECODING };
+    let nothing_to_do = Member { busy: false, rhythm: Rhythm { ended_ns: NOW - 50 * MS, ..other.rhythm }, ..other };
+    for dial in [100, 250, 999] {
+        assert_eq!(decodes(dial, nothing_to_do), Decision::Run(Lane::Front { split: 3 }), "{dial}");
+    }
+    // It is not to disturb anybody, or has all SMs anyway.
+    for dial in [0, 99, 1_000] {
+        assert_eq!(decodes(dial, nothing_to_do), Decision::Run(Lane::Full), "{dial}");
+    }
+    let unknown = Rhythm { phase: Phase::Unknown, ..other.rhythm };
+    for other in [Member { tpot_ns: None, ..other }, Member { rhythm: unknown, ..other }] {
+        assert_eq!(decodes(250, other), Decision::Run(Lane::Full), "{other:?}");
     }
 }
 
