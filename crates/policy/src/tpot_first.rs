@@ -3,7 +3,7 @@
 //! Users of an LLM server feel the time between two tokens most. So where servers share a GPU, a decode step of one and the
 //! prefill of another run at the same time on SMs of their own: decoding is bound by memory and does with few of them, and a
 //! prefill that has the rest is over sooner than one that waits. A prefill that has used a twelfth of its time to the first
-//! token has all SMs. Nobody of them is ever held.
+//! token has all SMs, and so have tokens beside it, unless they make room for others'. Nobody of them is ever held.
 //!
 //! How many SMs tokens get is a question of their objective for the time between them: as few as they can do with (`room`).
 //! Two that decode at once have all SMs both, whose bandwidth they divide: what one gains by having it alone, the other waits. But where
@@ -12,13 +12,14 @@
 //!
 //! Best-effort tenants run beside tokens that have time, on the SMs that those leave, and between two tokens too: who decodes has no
 //! use for those SMs. They wait as under [`slo_aware`] where a prompt is pending, which takes two tokens in a row to rule out,
-//! or where tokens have no time. Without an objective a tenant's own pace is the objective: its tokens have none.
+//! or where tokens have no time, or are made room for: nothing is left beside those. Without an objective a tenant's own pace is
+//! the objective: its tokens have none.
 //!
 //! Where objectives are missed, all make way as under [`slo_aware`]: best-effort tenants first, then latency tenants by weight.
 
 use crate::phase::{LONGEST_HOST_NS, Phase, longest_pause_ns};
 use crate::slo_aware::{self, DISTURBS, room_beside};
-use crate::{Bound, Class, Decision, Dial, Lane, Launch, Member, Reason, Rhythm, Verdict, View};
+use crate::{Bound, Class, Decision, Dial, Lane, Launch, Member, Reason, Verdict, View};
 
 /// What a token may take with others beside it, in thousandths of what it takes on all SMs: best-effort tenants, …
 const BESIDE_OTHERS: u64 = 1_700;
@@ -70,8 +71,10 @@ fn front_of_tokens(member: &Member, view: &View<'_>, half: usize) -> Option<usiz
     if makes_room(member, view) {
         return Some(beside_a_prompt(member, view, half));
     }
+    // Who waits and would have nothing beside these tokens takes nothing from them.
     let is_beside = |other: &Member| other.class == Class::BestEffort && other.wants();
-    beside_others(member, view).filter(|_| view.others.iter().any(is_beside)).map(|room| room.split)
+    let is_left = view.others.iter().any(is_beside) && left_by_tokens(view).is_some();
+    beside_others(member, view).filter(|_| is_left).map(|room| room.split)
 }
 
 /// Whether others have far less time for their tokens than this one.
@@ -84,9 +87,9 @@ fn is_made_room_for(member: &Member, view: &View<'_>) -> bool {
     !makes_room(member, view) && all(view).any(|other| is_tighter(member, other))
 }
 
-/// All that want the GPU or go on, this one among them.
+/// The latency tenants that want the GPU or go on, this one among them if it is one.
 fn all<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a Member> {
-    going_on(view).chain([&view.me])
+    going_on(view).chain([&view.me].into_iter().filter(|me| me.class == Class::Latency))
 }
 
 /// A step of a server that has a prompt to read: beside others' tokens on the SMs that those leave, as long as its first token can
@@ -108,18 +111,7 @@ fn on_the_rest(view: &View<'_>, fronts: impl Iterator<Item = usize>) -> Verdict 
 
 /// A best-effort launch on the SMs that tokens leave; nothing where they leave none.
 fn beside_tokens(launch: &Launch, view: &View<'_>) -> Option<Verdict> {
-    if view.dial < DISTURBS || view.dial.thousandths() == Dial::MOST || view.quarantined {
-        return None;
-    }
-    let room = |other: &Member| {
-        beside_others(other, view).filter(|_| other.rhythm.phase == Phase::Decode && !has_prompt(other, view.now_ns))
-    };
-    // The widest front of all is nobody else's.
-    let least =
-        |one: Room, other: Room| Room { split: one.split.max(other.split), spare_ns: one.spare_ns.min(other.spare_ns) };
-    let mut rooms = going_on(view).map(room);
-    let first = rooms.next()??;
-    let Room { split, spare_ns } = rooms.try_fold(first, |so_far, room| Some(least(so_far, room?)))?;
+    let Room { split, spare_ns } = left_by_tokens(view).filter(|_| !view.quarantined)?;
     let foreseen = in_the_gaps(launch, view);
     let is_step_under_way = going_on(view).any(Member::wants);
     let takes_too_much = launch.bound == Some(Bound::Memory) && launch.expected_ns() > part(spare_ns, BUDGET);
@@ -174,10 +166,11 @@ fn is_in(member: &Member, phase: Phase) -> bool {
     member.class == Class::Latency && member.rhythm.phase == phase && member.wants()
 }
 
-/// When the step of a member began that is under way or is about to begin. Before its first launch its page still has the step before.
+/// When the step of a member began that is under way or is about to begin. Before its first launch its page still has the step before;
+/// from then on what is there of its beginning holds, and not of an end: that may have been said of a step that goes on. Who looks
+/// between "busy" and the new beginning takes the step before for this one, for a decision.
 fn begun_ns(member: &Member, now_ns: u64) -> u64 {
-    let Rhythm { begun_ns, ended_ns, .. } = member.rhythm;
-    if member.busy && begun_ns >= ended_ns { begun_ns } else { now_ns }
+    if member.busy { member.rhythm.begun_ns } else { now_ns }
 }
 
 /// When the prompt began that a server has pieces of to read. A server says so until the end of a step that is none; if it had nothing
@@ -228,6 +221,24 @@ fn is_tighter(one: &Member, other: &Member) -> bool {
 /// The split whose front tokens have beside a prompt.
 fn beside_a_prompt(member: &Member, view: &View<'_>, half: usize) -> usize {
     room(member, view, BESIDE_PROMPT).map_or(half, |room| room.split)
+}
+
+/// What the tokens of all leave to best-effort tenants. Nothing beside a prompt, nor beside tokens that others make room for: they have
+/// all that those leave, and every other rest is a part of it or has it as a part.
+fn left_by_tokens(view: &View<'_>) -> Option<Room> {
+    if view.dial < DISTURBS || view.dial.thousandths() == Dial::MOST {
+        return None;
+    }
+    let leaves_some = |one: &Member| {
+        one.rhythm.phase == Phase::Decode && !has_prompt(one, view.now_ns) && !is_made_room_for(one, view)
+    };
+    let left_by = |one: &Member| beside_others(one, view).filter(|_| leaves_some(one));
+    // The widest front of all is nobody else's.
+    let least =
+        |one: Room, other: Room| Room { split: one.split.max(other.split), spare_ns: one.spare_ns.min(other.spare_ns) };
+    let mut rooms = all(view).map(left_by);
+    let first = rooms.next()??;
+    rooms.try_fold(first, |so_far, room| Some(least(so_far, room?)))
 }
 
 /// What tokens leave to best-effort tenants, if they have time.

@@ -20,6 +20,10 @@ const DECODING: Member = Member {
 };
 /// When that is.
 const NOW: u64 = 100 * MS;
+/// From this dial on kernels that compute binds run beside any step.
+const COMPUTE_BESIDE: Dial = Dial::new(500);
+/// A step that makes use of no more of the GPU has others beside it, in thousandths.
+const LITTLE: u32 = 250;
 
 /// Two LLM servers and a training, and what `tpot-first` says to each: the first decodes, the second is in that phase.
 fn beside_decoding(phase: Phase, tpot_ns: Option<u64>) -> [Verdict; 3] {
@@ -63,6 +67,11 @@ fn a_prompt_whose_first_token_is_late_has_all_sms() {
     let tokens = |now_ns| said(&Launch::UNKNOWN, &seen(now_ns, DECODING, &[prefill])).decision;
     assert_eq!(tokens(107 * MS), Decision::Run(Lane::Front { split: 1 }));
     assert_eq!(tokens(109 * MS), Decision::Run(Lane::Full));
+    // Also where best-effort tenants wait, which have nothing beside a prompt.
+    let waiting = Member { busy: false, waiting: true, ..TRAINING };
+    let [in_time, late] =
+        [107, 109].map(|ms| said(&Launch::UNKNOWN, &seen(ms * MS, DECODING, &[prefill, waiting])).decision);
+    assert_eq!((in_time, late), (Decision::Run(Lane::Front { split: 1 }), Decision::Run(Lane::Full)));
 }
 
 /// A prompt comes in pieces, each of which is a step: what counts is when the first of them began.
@@ -102,6 +111,22 @@ fn a_prompt_is_not_late_by_what_came_before_it() {
     let late = (Decision::Run(Lane::Full), Reason::Late);
     assert_eq!(at(false, pieces), late);
     assert_eq!(at(true, Rhythm { begun_ns: now_ns - MS, ..pieces }), late);
+}
+
+/// Who looks whether a step is over says when it ended before it is known that nothing more was launched: if something was, the page
+/// says so until the end of the step.
+#[test]
+fn a_step_that_goes_on_after_it_seemed_to_be_over_began_when_it_did() {
+    let rhythm = Rhythm { begun_ns: NOW - 15 * MS, ended_ns: NOW - 8 * MS, ..Rhythm::UNKNOWN };
+    let rhythm = Rhythm { phase: Phase::Prefill, ..rhythm };
+    let prefill = Member { slot: 2, rhythm, ttft_ns: Some(100 * MS), ..SERVER };
+    let verdict = said(&Launch::UNKNOWN, &seen(NOW, prefill, &[DECODING]));
+    assert_eq!((verdict.decision, verdict.reason), (Decision::Run(Lane::Full), Reason::Late));
+    assert_eq!(said(&Launch::UNKNOWN, &seen(NOW, DECODING, &[prefill])).decision, Decision::Run(Lane::Full));
+    // Nor is the prompt over that it has pieces of to read.
+    let rhythm = Rhythm { prompt_since_ns: Some(NOW - 20 * MS), pace_ns: 4 * MS, phase: Phase::Decode, ..rhythm };
+    let pending = Member { rhythm, ..DECODING };
+    assert_eq!(said(&COMPUTE, &seen(NOW, TRAINING, &[pending])).reason, Reason::Prompt);
 }
 
 /// Nor is it pending then for those that would run beside it.
@@ -183,9 +208,55 @@ fn of_several_that_decode_those_make_room_that_have_far_more_time_than_another()
     assert_eq!(tokens_of(decoding([7 * MS, 40 * MS, 7 * MS]), &[]), [rest(1), front(1), rest(1)]);
     // The third makes room for the first, and not for the second, which keeps off its SMs all the same.
     assert_eq!(tokens_of(decoding([5 * MS, 8 * MS, 10 * MS, 40 * MS]), &[]), [rest(3), rest(3), front(3), front(1)]);
-    // The second makes room for no server, but for a training.
-    let lanes = tokens_of(decoding([7_500_000, 14 * MS, 15_500_000]), &[TRAINING]);
-    assert_eq!(lanes, [rest(3), front(3), front(1)]);
+    // The second makes room for no server. For a training it would, but that has nothing beside the first.
+    let in_between = decoding([7_500_000, 14 * MS, 15_500_000]);
+    assert_eq!(tokens_of(in_between, &[TRAINING]), [rest(1), Decision::Run(Lane::Full), front(1)]);
+    assert_eq!(tokens_of(in_between, &[TRAINING]), tokens_of(in_between, &[]));
+}
+
+/// Who is made room for has all that others leave, and whoever had a part of it would be on its SMs.
+#[test]
+fn nothing_best_effort_runs_beside_tokens_that_are_made_room_for() {
+    let beside = |share, servers: &[Member]| {
+        let verdict = said(&COMPUTE, &View { share, ..seen(NOW, TRAINING, servers) });
+        (matches!(verdict.decision, Decision::Run(_)), verdict.reason)
+    };
+    let servers = decoding([7_500_000, 40 * MS]);
+    assert_eq!(
+        tokens_of(servers, &[TRAINING]),
+        [Decision::Run(Lane::Rest { split: 1 }), Decision::Run(Lane::Front { split: 1 })]
+    );
+    assert_eq!(beside(1_000, &servers), (false, Reason::Busy));
+    assert_eq!(beside(0, &servers), (true, Reason::LeastShare), "it does not starve");
+    // Tokens of its own are best-effort, however much time they have.
+    let me = Member { class: Class::BestEffort, slot: 0, tpot_ns: Some(40 * MS), ..DECODING };
+    assert_eq!(said(&COMPUTE, &seen(NOW, me, &servers[..1])).reason, Reason::Beside);
+    // One alone, and two that make none.
+    for servers in [&servers[..1], &servers[1..], &decoding([7_500_000, 8 * MS])] {
+        assert_eq!(beside(1_000, servers), (true, Reason::Beside), "{servers:?}");
+    }
+}
+
+/// Who waits and would have nothing beside tokens takes no SMs from them.
+#[test]
+fn tokens_make_no_room_for_best_effort_work_that_has_nothing_beside_them() {
+    let waiting = Member { busy: false, waiting: true, ..TRAINING };
+    let decodes = |dial, other: Member| {
+        said(&Launch::UNKNOWN, &View { dial: Dial::new(dial), ..seen(NOW, DECODING, &[other, waiting]) }).decision
+    };
+    let other = Member { slot: 2, ..DECODING };
+    let nothing_to_do = Member { busy: false, rhythm: Rhythm { ended_ns: NOW - 50 * MS, ..other.rhythm }, ..other };
+    for dial in [100, 250, 999] {
+        assert_eq!(decodes(dial, nothing_to_do), Decision::Run(Lane::Front { split: 3 }), "{dial}");
+    }
+    // It is not to disturb anybody, or has all SMs anyway.
+    for dial in [0, 99, 1_000] {
+        assert_eq!(decodes(dial, nothing_to_do), Decision::Run(Lane::Full), "{dial}");
+    }
+    let unknown = Rhythm { phase: Phase::Unknown, ..other.rhythm };
+    for other in [Member { tpot_ns: None, ..other }, Member { rhythm: unknown, ..other }] {
+        assert_eq!(decodes(250, other), Decision::Run(Lane::Full), "{other:?}");
+    }
 }
 
 /// Half a millisecond is nothing to a prompt, and much to a step that is no server's.
@@ -279,23 +350,31 @@ fn with_tokens() -> impl Strategy<Value = Moment> {
     })
 }
 
-/// No front that anybody is on has SMs of a rest that another is on.
+/// No front that anybody is on has SMs of a rest that another is on. Nor do best-effort tenants run beside tokens or a prompt on SMs of
+/// the rest that those are on, unless the dial says so, or these steps leave most of the GPU idle.
 fn check_apart(moment: &Moment, launch: &Launch) -> Result<(), TestCaseError> {
     let all: Vec<Member> = core::iter::once(moment.me).chain(moment.others.iter().copied()).collect();
     let wanting = all.iter().filter(|member| member.busy || member.waiting);
-    let verdict_of = |me: &Member| {
+    let lane_of = |me: &Member| {
         let others: Vec<Member> = all.iter().copied().filter(|other| other.slot != me.slot).collect();
-        (*me, said(launch, &View { me: *me, others: &others, ..moment.view() }))
+        let verdict = said(launch, &View { me: *me, others: &others, ..moment.view() });
+        if let Decision::Run(lane) = verdict.decision { Some((*me, lane, verdict.reason)) } else { None }
     };
-    let lanes: Vec<(Member, Verdict)> = wanting.map(verdict_of).collect();
-    for (_, front) in &lanes {
-        let Decision::Run(front @ Lane::Front { .. }) = front.decision else { continue };
-        for (member, beside) in &lanes {
-            if let Decision::Run(lane @ Lane::Rest { .. }) = beside.decision
-                && beside.reason != Reason::Yields
-            {
-                prop_assert!(sms(front).end <= sms(lane).start, "{front:?} beside {member:?}: {beside:?}");
-            }
+    let lanes: Vec<(Member, Lane, Reason)> = wanting.filter_map(lane_of).collect();
+    for one in &lanes {
+        let (member, lane, reason) = one;
+        let needs_its_own = moment.dial < COMPUTE_BESIDE && member.rhythm.needs > LITTLE;
+        let is_complement = member.class == Class::Latency && *reason == Reason::Complement && needs_its_own;
+        for other in &lanes {
+            let (_, beside, why) = other;
+            let is_rest = matches!(beside, Lane::Rest { .. });
+            let is_apart = match lane {
+                Lane::Front { .. } => is_rest && *why != Reason::Yields,
+                Lane::Rest { .. } => is_rest && *why == Reason::Beside && is_complement,
+                Lane::Full => false,
+            };
+            let overlaps = sms(*lane).start < sms(*beside).end && sms(*beside).start < sms(*lane).end;
+            prop_assert!(!(is_apart && overlaps), "{one:?} beside {other:?}");
         }
     }
     Ok(())
