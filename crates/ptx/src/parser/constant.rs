@@ -323,13 +323,14 @@ fn readable(value: i64) -> i128 {
     if value == i64::MIN { 1 << 63 } else { value.into() }
 }
 
+/// Floats as PTX writes their bits. In decimal they would bring 25 KB along into every process that the shim is loaded into.
 impl fmt::Display for Value {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Signed(value) => value.fmt(formatter),
             Self::Unsigned(value) => value.fmt(formatter),
-            Self::Single(bits) => f32::from_bits(*bits).fmt(formatter),
-            Self::Double(value) => value.fmt(formatter),
+            Self::Single(bits) => write!(formatter, "0f{bits:08X}"),
+            Self::Double(value) => write!(formatter, "0d{:016X}", value.to_bits()),
         }
     }
 }
