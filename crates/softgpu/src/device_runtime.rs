@@ -36,7 +36,7 @@ const WAITING: &str =
 
 static REASONS: &[Reason] = &[
     (
-        "Not written: graphs that kernels launch, and nodes that kernels change. `cuGraphInstantiate` makes none for the device.",
+        "Not written: graphs that kernels launch, and nodes that kernels change; the host instantiates graphs for that as on a GPU.",
         &[
             "cudaGraphLaunch",
             "cudaGraphKernelNodeSetEnabled",
@@ -75,6 +75,15 @@ static PARTS: &[Reason] = &[
     (
         "Values other than 0 are taken as they are given, as the manual has it; with NVIDIA's library (CUDA 13.0) an H200 fills with 0.",
         &["__cudaCDP2MemsetAsync", "__cudaCDP2MemsetAsync_ptsz"],
+    ),
+    (
+        "Kernels with an instruction that is not in [INSTRUCTIONS.md](INSTRUCTIONS.md): `cudaErrorNotSupported`.",
+        &[
+            "__cudaCDP2LaunchDevice",
+            "__cudaCDP2LaunchDeviceV2",
+            "__cudaCDP2LaunchDeviceV2_ptsz",
+            "__cudaCDP2LaunchDevice_ptsz",
+        ],
     ),
     (
         "A thread's own default stream is that of its block: more order than there has to be.",
@@ -180,7 +189,7 @@ fn in_device_memory<K: Eq + std::hash::Hash>(
     let place = core::ptr::with_exposed_provenance_mut::<u8>(usize::try_from(start).ok()?);
     for (at, byte) in bytes.into_iter().enumerate() {
         // SAFETY: a byte of an allocation of that many, which nobody else knows of yet; kernels read it by atomic accesses.
-        unsafe { AtomicU8::from_ptr(place.add(at)) }.store(byte, Ordering::Relaxed);
+        unsafe { AtomicU8::from_ptr(place.wrapping_add(at)) }.store(byte, Ordering::Relaxed);
     }
     places.values_mut().for_each(|place| *place += start);
     Some(places)

@@ -3,9 +3,9 @@
 
 use detshare_cuda::functions;
 use detshare_softgpu::{SUPPORTED, device_runtime, unsupported};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Each function with whether it is there. Variants share an implementation, so they are there or not together.
 fn names() -> BTreeMap<&'static str, bool> {
@@ -37,11 +37,13 @@ fn listing() -> String {
          for its `_ptsz` and `_ptds` variants too.\n\n\
          ## There ({})\n\n{}\n\
          ## There, but for this: `CUDA_ERROR_NOT_SUPPORTED`\n{}\n\
+         ## There, and refused as by a GPU's driver: `CUDA_ERROR_NOT_SUPPORTED`\n{}\n\
          ## There, with less to do\n{}\n\
          ## Not there: `CUDA_ERROR_NOT_SUPPORTED` ({})\n",
         there.len(),
         lines(&there),
         told(unsupported::parts()),
+        told(unsupported::as_on_a_gpu()),
         told(unsupported::less()),
         lacking.len()
     );
@@ -75,9 +77,52 @@ fn no_reason_is_given_for_what_is_there() {
 #[test]
 fn parts_are_those_of_functions_that_are_there() {
     let names = names();
-    let told = unsupported::parts().chain(unsupported::less());
+    let told = unsupported::parts().chain(unsupported::as_on_a_gpu()).chain(unsupported::less());
     let wrong: Vec<_> = told.flat_map(|(parts, _)| parts).filter(|name| names.get(*name) != Some(&true)).collect();
     assert!(wrong.is_empty(), "src/unsupported.rs tells of parts of what is not there: {wrong:?}");
+}
+
+/// The Rust files below a folder.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("it is there").map(|entry| entry.expect("it can be listed").path());
+    let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+    let files = files.into_iter().filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    files.chain(folders.iter().flat_map(|folder| sources(folder))).collect()
+}
+
+/// Where a source returns a code, as `unsupported` names it: the function that begins last before it.
+fn places_of<'a>(file: &'a str, text: &'a str, code: &'a str) -> impl Iterator<Item = String> + 'a {
+    let mut function = "";
+    text.lines().filter_map(move |line| {
+        let line = line.trim();
+        if let Some((before, rest)) = line.split_once("fn ")
+            && before
+                .split(' ')
+                .all(|word| word.is_empty() || ["pub", "pub(crate)", "pub(super)", "unsafe"].contains(&word))
+        {
+            function = rest.split(['(', '<']).next().unwrap_or_default();
+        }
+        (!line.starts_with("//") && line.contains(code)).then(|| format!("{file}: {function}"))
+    })
+}
+
+#[test]
+fn each_place_that_refuses_a_part_is_told_of() {
+    // What stands in for functions that are not there, each of which has its reason.
+    const NOT_THERE: &str = "boundary.rs: not_supported";
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = BTreeSet::new();
+    for path in sources(&folder) {
+        let file = path.strip_prefix(&folder).expect("below it").to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(&path).expect("sources are text");
+        found.extend(places_of(&file, &text, "CUresult::CUDA_ERROR_NOT_SUPPORTED"));
+    }
+    assert!(found.remove(NOT_THERE), "the code is looked for by another name than it has");
+    let told: BTreeSet<String> = unsupported::places().map(str::to_string).collect();
+    let untold: Vec<_> = found.difference(&told).collect();
+    assert!(untold.is_empty(), "src/unsupported.rs does not say what is refused in {untold:?}");
+    let stale: Vec<_> = told.difference(&found).collect();
+    assert!(stale.is_empty(), "src/unsupported.rs names places that refuse nothing: {stale:?}");
 }
 
 /// Compares a file with what it should be, or writes it.
