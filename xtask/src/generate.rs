@@ -1,4 +1,4 @@
-//! Makes `crates/cuda/src/generated` and `crates/cudart/src/generated` from CUDA's headers.
+//! Makes the `generated` folders of `crates/cuda`, `crates/cudart` and `crates/softgpu` from CUDA's headers.
 //!
 //! bindgen reads the header once with every version of every function visible; what it says of the types
 //! becomes `types.rs`, what it says of the functions becomes the table. Which version of `cuGetProcAddress`
@@ -6,6 +6,8 @@
 
 #[cfg(feature = "generate")]
 mod bindings;
+#[cfg(feature = "generate")]
+mod device_runtime;
 #[cfg(feature = "generate")]
 mod runtime;
 #[cfg(feature = "generate")]
@@ -31,13 +33,16 @@ pub(crate) fn run(check: bool) -> Result<()> {
     let include = crate::header::cuda_include()?;
     let bindings = bindings::read(&include)?;
     let table = table::build(&bindings.functions, &include)?;
+    let runtime = runtime::read()?;
     let driver = vec![
         ("types.rs", bindings.types),
         ("functions.rs", table::functions(&table)),
         ("entries.rs", table::entries(&table)),
         ("results.rs", table::results(&bindings.results)),
+        ("runtime_errors.rs", runtime.errors),
     ];
-    let crates = [("cuda", driver), ("cudart", runtime::files()?)];
+    let device = vec![("device_runtime.rs", device_runtime::names()?)];
+    let crates = [("cuda", driver), ("cudart", runtime.files), ("softgpu", device)];
     let mut differing = Vec::new();
     for (name, text) in crates.into_iter().flat_map(|(name, files)| {
         files.into_iter().map(move |(file, text)| (format!("crates/{name}/src/generated/{file}"), text))

@@ -80,7 +80,7 @@ enum Task {
     H200Noted,
     /// Compile the corpus of kernels in parts anew (the compilers are fetched from PyPI)
     BlockLevelCorpus,
-    /// Make crates/cuda/src/generated and crates/cudart/src/generated anew from CUDA's headers (fetched from PyPI)
+    /// Make the generated folders of crates/cuda, crates/cudart and crates/softgpu anew from CUDA's headers (fetched from PyPI)
     Generate {
         /// Change nothing; fail if the committed files are not what the generator yields
         #[arg(long)]

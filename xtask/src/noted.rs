@@ -17,7 +17,7 @@ const NOTED: &str = "crates/softgpu/tests/conformance/h200.noted";
 const INDENT: &str = "    ";
 
 /// Where the software GPU notes something else: the test, what the H200 notes there, and why that is left so.
-const DIFFERENT: [(&str, &str, &str); 15] = [
+const DIFFERENT: [(&str, &str, &str); 14] = [
     ("device::has_a_name", "NVIDIA H200", "it has a name of its own"),
     (
         "lifetimes::every_pointer_attribute_of_device_memory",
@@ -60,11 +60,6 @@ const DIFFERENT: [(&str, &str, &str); 15] = [
         "kernel_calls::only_the_room_asked_for_is_used",
         "of 524288 lines in 524288 bytes, 288595 are left: Some(3859) to Some(524287)",
         "there the host takes lines out while the kernel prints",
-    ),
-    (
-        "kernel_calls::a_launch_from_a_kernel_needs_its_runtime",
-        "a launch from a kernel: cuModuleLoadDataEx gives CUDA_ERROR_INVALID_PTX (218)",
-        "what the device runtime lacks here has a code of its own",
     ),
     (
         "graph_update::changed_edge_names_its_node",

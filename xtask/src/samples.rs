@@ -293,7 +293,7 @@ fn asks_for_too_much(toolkit: &Path, built: &Path) -> Result<()> {
     let ended = on_software_gpu(built, &program).env("DETSHARE_LOG", "1").output()?;
     let (found, told) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
     ensure!(found.starts_with("cudaErrorNotSupported, "), "what the device runtime lacks ends in {found}");
-    let name = "a function of the device runtime that is not there: 'call.uni (retval0), __cudaCDP2FuncGetAttributes";
+    let name = "a function of the device runtime that is not there: 'call.uni (retval0), cudaGraphLaunch";
     ensure!(told.contains(name), "what the device runtime lacks is not named: {told}");
     Ok(())
 }

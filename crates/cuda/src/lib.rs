@@ -36,6 +36,7 @@ mod function;
 mod library_cache;
 pub mod release;
 mod result;
+mod runtime_error;
 
 pub use driver::{Driver, DriverError};
 pub use function::{
@@ -43,6 +44,7 @@ pub use function::{
     proc_address,
 };
 pub use result::{result_name, result_text};
+pub use runtime_error::{runtime_error_name, runtime_error_text, runtime_errors};
 
 /// Every type of the driver API, under its C name.
 #[allow(
@@ -120,3 +122,7 @@ mod generated_functions;
 #[rustfmt::skip]
 #[path = "generated/results.rs"]
 mod generated_results;
+
+#[rustfmt::skip]
+#[path = "generated/runtime_errors.rs"]
+mod generated_runtime_errors;

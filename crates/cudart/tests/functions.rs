@@ -4,7 +4,7 @@ use detshare_cudart::function::{ALSO, DIRECT, GRAPHICS, RELEASE_12, RELEASE_13, 
 use detshare_cudart::unsupported;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The functions in `src/api`, as the build scripts of the libraries find them.
 fn written() -> BTreeSet<String> {
@@ -38,6 +38,12 @@ fn lines(names: &[String]) -> String {
     text
 }
 
+/// What is said of some functions.
+fn told<'a>(parts: impl Iterator<Item = (&'a [&'a str], &'a str)>) -> String {
+    let quoted = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>();
+    parts.map(|(names, what)| format!("\n{what}\n\n{}", lines(&quoted(names)))).collect()
+}
+
 fn listing() -> String {
     let all = names();
     let shown = |name: &str, releases: &BTreeSet<u32>| match releases.iter().collect::<Vec<_>>()[..] {
@@ -53,9 +59,13 @@ fn listing() -> String {
          Each name stands for its `_ptsz` and `_ptds` variants and for its later versions too; a number behind it says that only \
          that release has it.\n\n\
          ## There ({})\n\n{}\n\
+         ## There, but for this: `cudaErrorNotSupported`\n{}\n\
+         ## There, and refused as on a GPU: `cudaErrorNotSupported`\n{}\n\
          ## Not there: `cudaErrorNotSupported` ({})\n",
         there.len(),
         lines(&there),
+        told(unsupported::parts()),
+        told(unsupported::as_on_a_gpu()),
         lacking.len()
     );
     for reason in unsupported::reasons() {
@@ -86,6 +96,43 @@ fn no_reason_is_given_for_what_is_there() {
     let names = names();
     let stale: Vec<_> = unsupported::named().filter(|name| names.get(name).is_none_or(|(there, _)| *there)).collect();
     assert!(stale.is_empty(), "src/unsupported.rs names what is there or is no function: {stale:?}");
+}
+
+#[test]
+fn parts_are_those_of_functions_that_are_there() {
+    let names = names();
+    let told = unsupported::parts().chain(unsupported::as_on_a_gpu()).flat_map(|(parts, _)| parts);
+    let wrong: Vec<_> = told.filter(|name| names.get(*name).is_none_or(|(there, _)| !there)).collect();
+    assert!(wrong.is_empty(), "src/unsupported.rs tells of parts of what is not there: {wrong:?}");
+}
+
+/// The Rust files below a folder, but for what is generated.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let (folders, files): (Vec<_>, Vec<_>) =
+        entries.filter(|path| !path.ends_with("generated")).partition(|path| path.is_dir());
+    files.into_iter().chain(folders.iter().flat_map(|folder| sources(folder))).collect()
+}
+
+#[test]
+fn what_the_software_gpu_refuses_a_part_of_is_told_of() {
+    let lacking = detshare_cuda::functions().iter().zip(detshare_softgpu::SUPPORTED).filter(|(_, is_there)| !is_there);
+    let mut refusing: BTreeSet<&str> = lacking.map(|(function, _)| function.name).collect();
+    let parts = detshare_softgpu::unsupported::parts().chain(detshare_softgpu::unsupported::as_on_a_gpu());
+    refusing.extend(parts.flat_map(|(names, _)| names));
+    let mut called = BTreeSet::new();
+    for path in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
+        let text = std::fs::read_to_string(&path).unwrap();
+        // Not from the lists themselves, nor from what is said of functions.
+        let code = text.lines().filter(|line| !line.trim().starts_with("//") && !line.contains('"'));
+        let words = code.flat_map(|line| line.split(|letter: char| !letter.is_alphanumeric() && letter != '_'));
+        called.extend(words.filter(|word| refusing.contains(word)).map(str::to_string));
+    }
+    let told: BTreeSet<String> = unsupported::refusing().map(str::to_string).collect();
+    let untold: Vec<_> = called.difference(&told).collect();
+    assert!(untold.is_empty(), "src/unsupported.rs does not say what is refused by {untold:?}");
+    let stale: Vec<_> = told.difference(&called).collect();
+    assert!(stale.is_empty(), "src/unsupported.rs names functions of the driver that refuse nothing: {stale:?}");
 }
 
 #[test]

@@ -11,10 +11,12 @@ use crate::engine::{self, Done, Fate, Launch, Work};
 use crate::exec::Kernel;
 use crate::exec::interface::{self, Shape};
 use crate::memory;
-use crate::operation::{Copy, Fill, Operation};
+use crate::module::Attributes;
+use crate::operation::{Copy, Fill, Operation, Place};
 use crate::sm::Lane;
+use crate::system::System;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use detshare_cuda::types::CUdevice_attribute;
+use detshare_cuda::types::{CUdevice_attribute, CUfunction_attribute, CUlimit};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -24,6 +26,12 @@ const SUCCESS: u32 = 0;
 const INVALID_VALUE: u32 = 1;
 /// `cudaErrorInvalidConfiguration`
 const INVALID_CONFIGURATION: u32 = 9;
+/// `cudaErrorInvalidPitchValue`
+const INVALID_PITCH: u32 = 12;
+/// `cudaErrorInvalidDeviceFunction`
+const INVALID_FUNCTION: u32 = 98;
+/// `cudaErrorInvalidDevice`
+const INVALID_DEVICE: u32 = 101;
 /// `cudaErrorNotSupported`
 const NOT_SUPPORTED: u32 = 801;
 
@@ -50,6 +58,8 @@ pub(crate) struct Children {
 struct State {
     /// Launches whose arguments are being written, by where that is.
     prepared: HashMap<u64, Prepared>,
+    /// Room for arguments of kernels that are not named yet: its bytes, by where it is.
+    rooms: HashMap<u64, u64>,
     /// What the next work in a stream waits for.
     streams: HashMap<Stream, Vec<Arc<Done>>>,
     /// What waits for an event waits for.
@@ -64,7 +74,7 @@ struct State {
 }
 
 /// A kernel with its shape.
-struct Prepared {
+pub(crate) struct Prepared {
     kernel: Arc<Kernel>,
     grid: [u32; 3],
     block: [u32; 3],
@@ -83,7 +93,8 @@ enum Stream {
 impl Stream {
     fn new(handle: u64, (block, _): Thread) -> Self {
         match handle {
-            // The legacy stream, and a thread's own, which kernels do not have.
+            // The legacy stream, and a thread's own. Where kernels have one of these (`--default-stream per-thread`) no GPU was
+            // asked; in the block's stream a thread's work has its order, and more than that is not wrong.
             0..=2 => Self::OfBlock(block),
             TAIL => Self::Tail,
             FIRE_AND_FORGET => Self::FireAndForget,
@@ -109,10 +120,60 @@ impl Children {
         self.lane.device
     }
 
-    /// An attribute of that device, by its number; 0 for one that is not known.
-    pub(crate) fn attribute(&self, number: u32) -> u32 {
-        let value = device::attribute(self.device(), CUdevice_attribute(number));
-        value.and_then(|value| u32::try_from(value).ok()).unwrap_or(0)
+    /// An attribute of a device, by its number.
+    pub(crate) fn attribute(&self, thread: Thread, number: u32, device: u64) -> Option<u32> {
+        let Some(device) = usize::try_from(device).ok().filter(|device| *device < device::settings().devices) else {
+            self.fail(thread, INVALID_DEVICE);
+            return None;
+        };
+        let value = device::attribute(device, CUdevice_attribute(number));
+        self.or_invalid(thread, value.and_then(|value| u32::try_from(value).ok()))
+    }
+
+    /// A limit of the context, by its number, which the runtime and the driver have in common, as they have the errors.
+    pub(crate) fn limit(&self, thread: Thread, number: u32, system: &System) -> Option<u64> {
+        let limit = system.limit(CUlimit(number));
+        limit.map(|value| value as u64).map_err(|code| self.fail(thread, code.0)).ok()
+    }
+
+    /// What is known of a kernel, by the driver's number for it; what the host has set of it does not count.
+    pub(crate) fn kernel_attribute(&self, thread: Thread, kernel: Option<Arc<Kernel>>, number: u32) -> Option<u32> {
+        let kernel = self.known(thread, kernel)?;
+        let value = Attributes::of(&kernel.properties).value(&kernel.properties, CUfunction_attribute(number));
+        // One is negative: no preference.
+        self.or_invalid(thread, value.map(i32::cast_unsigned))
+    }
+
+    /// How many blocks of a kernel one SM can have at once.
+    pub(crate) fn resident(
+        &self,
+        thread: Thread,
+        kernel: Option<Arc<Kernel>>,
+        threads: u32,
+        dynamic_shared: u64,
+        flags: u32,
+    ) -> Option<u32> {
+        let kernel = self.known(thread, kernel)?;
+        let is_size = i32::try_from(threads).is_ok_and(|threads| threads > 0);
+        let shared = u32::try_from(dynamic_shared).ok().filter(|_| is_size && flags <= 1);
+        let shared = self.or_invalid(thread, shared)?;
+        let fits = threads <= device::MOST_THREADS_PER_BLOCK;
+        let blocks = || Attributes::of(&kernel.properties).blocks_per_sm(&kernel.properties, threads, shared);
+        Some(if fits { blocks() } else { 0 })
+    }
+
+    fn known(&self, thread: Thread, kernel: Option<Arc<Kernel>>) -> Option<Arc<Kernel>> {
+        if kernel.is_none() {
+            self.fail(thread, INVALID_FUNCTION);
+        }
+        kernel
+    }
+
+    fn or_invalid<T>(&self, thread: Thread, value: Option<T>) -> Option<T> {
+        if value.is_none() {
+            self.fail(thread, INVALID_VALUE);
+        }
+        value
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -127,21 +188,55 @@ impl Children {
         block: [u32; 3],
         dynamic_shared: u32,
     ) -> u64 {
-        let Some(kernel) = kernel else { return 0 };
-        let bytes = kernel.properties.parameter_bytes.max(1) as u64;
+        let Some(prepared) = Prepared::new(kernel, grid, block, dynamic_shared) else { return 0 };
+        let bytes = prepared.kernel.properties.parameter_bytes.max(1) as u64;
         let Some(address) = memory::allocate(bytes) else { return 0 };
-        self.state().prepared.insert(address, Prepared { kernel, grid, block, dynamic_shared });
+        self.state().prepared.insert(address, prepared);
         address
     }
 
     /// Launches what was prepared there.
     pub(crate) fn launch(&self, thread: Thread, buffer: u64, stream: u64, parent: &Shape) -> u32 {
-        let Some(prepared) = self.state().prepared.remove(&buffer) else { return self.failed(thread, INVALID_VALUE) };
+        let Some(prepared) = self.state().prepared.remove(&buffer) else { return self.fail(thread, INVALID_VALUE) };
         let parameters = bytes_at(buffer, prepared.kernel.properties.parameter_bytes);
         memory::free(buffer);
+        self.begin(thread, prepared, parameters, stream, parent)
+    }
+
+    /// Room for the arguments of a kernel that is not named yet; 0 where there is none.
+    pub(crate) fn room(&self, bytes: u64) -> u64 {
+        let Some(address) = memory::allocate(bytes.max(1)) else { return 0 };
+        self.state().rooms.insert(address, bytes);
+        address
+    }
+
+    /// Launches a kernel with what was written there; one without parameters needs no room.
+    pub(crate) fn launch_with(
+        &self,
+        thread: Thread,
+        prepared: Option<Prepared>,
+        room: u64,
+        stream: u64,
+        parent: &Shape,
+    ) -> u32 {
+        let Some(prepared) = prepared else { return self.fail(thread, INVALID_FUNCTION) };
+        let wanted = prepared.kernel.properties.parameter_bytes;
+        let given = if room == 0 { Some(0) } else { self.state().rooms.remove(&room) };
+        let enough = given.is_some_and(|bytes| wanted as u64 <= bytes);
+        let parameters = bytes_at(room, if enough { wanted } else { 0 });
+        if given.is_some() && room != 0 {
+            memory::free(room);
+        }
+        if !enough {
+            return self.fail(thread, INVALID_VALUE);
+        }
+        self.begin(thread, prepared, parameters, stream, parent)
+    }
+
+    fn begin(&self, thread: Thread, prepared: Prepared, parameters: Arc<[u8]>, stream: u64, parent: &Shape) -> u32 {
         let (kernel, shape) = match prepared.shape(parameters, parent) {
             Ok(shape) => (prepared.kernel, shape),
-            Err(error) => return self.failed(thread, error),
+            Err(error) => return self.fail(thread, error),
         };
         parent.system.expect(kernel.properties.system);
         let (lane, priority) = (Arc::clone(&self.lane), self.priority);
@@ -150,25 +245,40 @@ impl Children {
         SUCCESS
     }
 
-    /// Copies bytes.
-    pub(crate) fn copy(&self, thread: Thread, to: u64, from: u64, bytes: u64, stream: u64) -> u32 {
-        let (true, true, Ok(count)) =
-            (memory::access::is_mapped(to, bytes), memory::access::is_mapped(from, bytes), usize::try_from(bytes))
-        else {
-            return self.failed(thread, INVALID_VALUE);
-        };
-        let work = Operation::Copy(Copy::linear(from, to, count)).into_work(self.priority);
-        self.add(Stream::new(stream, thread), work);
+    /// Copies a box.
+    pub(crate) fn copy(&self, thread: Thread, to: Place, from: Place, extent: [usize; 3], stream: u64) -> u32 {
+        let [width, height, depth] = extent;
+        if let Err(error) = check_box(&to, extent).and_then(|()| check_box(&from, extent)) {
+            return self.fail(thread, error);
+        }
+        if extent.contains(&0) {
+            return SUCCESS;
+        }
+        let copy = Copy { from, to, width, height, depth, snapshot: None };
+        self.add(Stream::new(stream, thread), Operation::Copy(copy).into_work(self.priority));
         SUCCESS
     }
 
-    /// Fills bytes.
-    pub(crate) fn fill(&self, thread: Thread, to: u64, value: u32, bytes: u64, stream: u64) -> u32 {
-        let (true, Ok(width)) = (memory::access::is_mapped(to, bytes), usize::try_from(bytes)) else {
-            return self.failed(thread, INVALID_VALUE);
+    /// Fills a box.
+    pub(crate) fn fill(&self, thread: Thread, to: Place, value: u32, extent: [usize; 3], stream: u64) -> u32 {
+        let [width, height, depth] = extent;
+        if let Err(error) = check_box(&to, extent) {
+            return self.fail(thread, error);
+        }
+        if extent.contains(&0) {
+            return SUCCESS;
+        }
+        // Slices without rows between them are one.
+        let (rows, slices) = if to.pitch.checked_mul(height) == Some(to.slice) {
+            (height.saturating_mul(depth), 1)
+        } else {
+            (height, depth)
         };
-        let fill = Fill { address: to, pitch: 0, value: value & 0xff, element: 1, width, height: 1 };
-        self.add(Stream::new(stream, thread), Operation::Fill(fill).into_work(self.priority));
+        for slice in 0..slices {
+            let address = to.address + (slice * to.slice) as u64;
+            let fill = Fill { address, pitch: to.pitch, value: value & 0xff, element: 1, width, height: rows };
+            self.add(Stream::new(stream, thread), Operation::Fill(fill).into_work(self.priority));
+        }
         SUCCESS
     }
 
@@ -200,7 +310,8 @@ impl Children {
         if forget { errors.remove(&thread) } else { errors.get(&thread).copied() }.unwrap_or(SUCCESS)
     }
 
-    fn failed(&self, thread: Thread, error: u32) -> u32 {
+    /// Remembers the error, and gives it back.
+    pub(crate) fn fail(&self, thread: Thread, error: u32) -> u32 {
         self.state().errors.insert(thread, error);
         error
     }
@@ -254,13 +365,24 @@ impl State {
 
 impl Drop for Children {
     fn drop(&mut self) {
-        for buffer in self.state().prepared.keys() {
+        let state = self.state();
+        for buffer in state.prepared.keys().chain(state.rooms.keys()) {
             memory::free(*buffer);
         }
     }
 }
 
 impl Prepared {
+    /// None without a kernel.
+    pub(crate) fn new(
+        kernel: Option<Arc<Kernel>>,
+        grid: [u32; 3],
+        block: [u32; 3],
+        dynamic_shared: u32,
+    ) -> Option<Self> {
+        kernel.map(|kernel| Self { kernel, grid, block, dynamic_shared })
+    }
+
     /// Checked as a driver checks a launch.
     fn shape(&self, parameters: Arc<[u8]>, parent: &Shape) -> Result<Shape, u32> {
         let properties = &self.kernel.properties;
@@ -294,6 +416,20 @@ impl Prepared {
             workspace: None,
         })
     }
+}
+
+/// Whether a box is there: all of its bytes, in rows that do not run into each other.
+fn check_box(place: &Place, [width, height, depth]: [usize; 3]) -> Result<(), u32> {
+    if [width, height, depth].contains(&0) {
+        return Ok(());
+    }
+    if width > place.pitch && (height > 1 || depth > 1) {
+        return Err(INVALID_PITCH);
+    }
+    let bytes = (depth - 1).checked_mul(place.slice).zip((height - 1).checked_mul(place.pitch));
+    let bytes = bytes.and_then(|(slices, rows)| slices.checked_add(rows)?.checked_add(width));
+    let is_there = bytes.is_some_and(|bytes| memory::access::is_mapped(place.address, bytes as u64));
+    if is_there { Ok(()) } else { Err(INVALID_VALUE) }
 }
 
 /// What a kernel has written there.

@@ -47,10 +47,6 @@ pub(crate) struct Context {
     peers: Mutex<HashMap<usize, usize>>,
     /// How often the program holds a context that it made.
     pub(crate) attached: AtomicUsize,
-    /// By limit.
-    pub(crate) limits: Mutex<HashMap<u32, usize>>,
-    /// What the program wants more of, first-level cache or shared memory.
-    pub(crate) cache_preference: AtomicU32,
     destroyed: AtomicBool,
 }
 
@@ -106,8 +102,6 @@ impl Context {
             system,
             peers: Mutex::default(),
             attached: AtomicUsize::new(1),
-            limits: Mutex::default(),
-            cache_preference: AtomicU32::new(0),
             destroyed: AtomicBool::new(false),
         });
         CONTEXTS.insert(context.handle, Arc::clone(&context));

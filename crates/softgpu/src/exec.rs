@@ -54,3 +54,8 @@ pub(crate) use check::{Finding, FindingKind};
 pub(crate) use cluster::Cluster;
 pub(crate) use decode::{DecodeError, decode, decode_checked, with_register_limit};
 pub(crate) use program::{Image, Kernel};
+
+/// Whether kernels can call that without any module that defines it.
+pub(crate) fn is_of_the_system(function: &str) -> bool {
+    op::SystemFunction::find(function).is_some()
+}

@@ -32,7 +32,7 @@ mod check;
 mod children;
 mod context;
 mod device;
-mod device_runtime;
+pub mod device_runtime;
 mod engine;
 mod event;
 mod exec;

@@ -2,14 +2,15 @@
 
 use crate::boundary::{Outcome, log};
 use crate::context::Context;
+use crate::device;
 use crate::device_runtime;
-use crate::exec::interface::Global;
+use crate::exec::interface::{Global, KernelProperties};
 use crate::exec::{self, DecodeError, Image, Kernel};
 use crate::handle::{self, Table};
 use crate::{fatbin, memory};
 use core::ffi::c_void;
 use core::fmt::Write;
-use detshare_cuda::types::{CUfunction, CUresult};
+use detshare_cuda::types::{CUfunction, CUfunction_attribute as Attribute, CUresult};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -18,6 +19,9 @@ pub(crate) static FUNCTIONS: Table<Function> = Table::new();
 
 /// What CUDA 13.0 brought.
 const NEWEST_PTX: (u32, u32) = (9, 0);
+
+/// Registers are handed out to warps in such portions.
+const REGISTER_UNIT: u32 = 256;
 
 /// What the device can run, as in `sm_90`.
 pub(crate) const ARCHITECTURE: u32 = 90;
@@ -82,6 +86,58 @@ pub(crate) struct Attributes {
 }
 
 impl Attributes {
+    /// As they are before a program sets any.
+    pub(crate) fn of(properties: &KernelProperties) -> Self {
+        let most_dynamic_shared = device::SHARED_PER_BLOCK.saturating_sub(properties.shared_bytes);
+        Self {
+            most_dynamic_shared: i32::try_from(most_dynamic_shared).unwrap_or(0),
+            carveout: -1,
+            large_clusters: false,
+            cluster: [0; 3],
+        }
+    }
+
+    /// What is known of a function with these; None for a number that is no attribute.
+    pub(crate) fn value(&self, properties: &KernelProperties, attribute: Attribute) -> Option<i32> {
+        let signed = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
+        let cluster = |axis: usize| properties.required_cluster.map_or(self.cluster, |sizes| sizes.map(signed))[axis];
+        Some(match attribute {
+            Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => signed(
+                properties.most_threads.unwrap_or(device::MOST_THREADS_PER_BLOCK).min(device::MOST_THREADS_PER_BLOCK),
+            ),
+            Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES => signed(properties.shared_bytes),
+            Attribute::CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES => signed(properties.constant_bytes),
+            Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES => signed(properties.local_bytes),
+            Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS => signed(properties.registers.clamp(1, 255)),
+            Attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION => signed(properties.target),
+            Attribute::CU_FUNC_ATTRIBUTE_BINARY_VERSION => signed(ARCHITECTURE),
+            Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => self.most_dynamic_shared,
+            Attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => self.carveout,
+            Attribute::CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET => i32::from(properties.needs_cluster),
+            Attribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH => cluster(0),
+            Attribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT => cluster(1),
+            Attribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH => cluster(2),
+            Attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED => i32::from(self.large_clusters),
+            Attribute(other) if other < Attribute::CU_FUNC_ATTRIBUTE_MAX.0 => 0,
+            _ => return None,
+        })
+    }
+
+    /// How many blocks of that size are resident on one SM at once: none with more dynamic shared memory than the function may
+    /// have.
+    pub(crate) fn blocks_per_sm(&self, properties: &KernelProperties, threads: u32, dynamic_shared: u32) -> u32 {
+        if u32::try_from(self.most_dynamic_shared).is_ok_and(|most| dynamic_shared > most) {
+            return 0;
+        }
+        let warps = threads.max(1).div_ceil(device::WARP);
+        let registers = (properties.registers.clamp(1, 255) * device::WARP).next_multiple_of(REGISTER_UNIT) * warps;
+        let shared = properties.shared_bytes + dynamic_shared + device::RESERVED_SHARED_PER_BLOCK;
+        (device::MOST_THREADS_PER_SM / (warps * device::WARP))
+            .min(device::MOST_BLOCKS_PER_SM)
+            .min(device::REGISTERS_PER_SM / registers)
+            .min(device::SHARED_PER_SM / shared)
+    }
+
     /// The cluster that every launch has, where the program has set one.
     pub(crate) fn required_cluster(&self) -> Option<[u32; 3]> {
         let cluster = self.cluster.map(|size| u32::try_from(size).unwrap_or(0));
@@ -195,7 +251,7 @@ impl Module {
         }
         let mut allocations = Vec::new();
         let mut out_of_memory = false;
-        let decode = if crate::device::settings().check.is_some() { exec::decode_checked } else { exec::decode };
+        let decode = if device::settings().check.is_some() { exec::decode_checked } else { exec::decode };
         let decoded = decode(&parsed, &mut |placement| {
             let allocate = match context {
                 _ if placement.managed => memory::allocate_managed,
@@ -247,15 +303,7 @@ impl Module {
                 module: self.handle,
                 of_library: self.context.is_none(),
                 kernel: Arc::clone(kernel),
-                attributes: Mutex::new(Attributes {
-                    most_dynamic_shared: i32::try_from(
-                        crate::device::SHARED_PER_BLOCK.saturating_sub(kernel.properties.shared_bytes),
-                    )
-                    .unwrap_or(0),
-                    carveout: -1,
-                    large_clusters: false,
-                    cluster: [0; 3],
-                }),
+                attributes: Mutex::new(Attributes::of(&kernel.properties)),
                 prepared: Mutex::default(),
             });
             FUNCTIONS.insert(function.handle, Arc::clone(&function));

@@ -11,11 +11,21 @@ pub(crate) use format::{BadAddress, format, text};
 pub(crate) use output::{Sink, flush, flush_after, flush_before};
 
 use crate::boundary::Outcome;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use detshare_cuda::types::{CUlimit, CUresult};
 use heap::Heap;
 use output::Output;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+/// Limits that there are, with their values before a program sets others.
+const LIMITS: [(CUlimit, usize); 5] = [
+    (CUlimit::CU_LIMIT_STACK_SIZE, 1024),
+    (CUlimit::CU_LIMIT_PRINTF_FIFO_SIZE, output::DEFAULT_ROOM),
+    (CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE, 8 << 20),
+    (CUlimit::CU_LIMIT_MAX_L2_FETCH_GRANULARITY, 64),
+    (CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0),
+];
 
 /// Which parts of the system a kernel may come to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -47,6 +57,20 @@ pub(crate) struct System {
     prints: AtomicBool,
     /// A kernel that allocates was launched: the heap's size is fixed from then on.
     allocates: AtomicBool,
+    /// What the program has set.
+    limits: Mutex<HashMap<u32, usize>>,
+    /// What the program wants more of, first-level cache or shared memory.
+    pub(crate) cache_preference: AtomicU32,
+}
+
+/// The value that a limit has at first. The error says whether there is none of that number, or not on this device.
+fn first_value(limit: CUlimit) -> Outcome<usize> {
+    let none = if limit.0 < CUlimit::CU_LIMIT_MAX.0 {
+        CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT
+    } else {
+        CUresult::CUDA_ERROR_INVALID_VALUE
+    };
+    LIMITS.iter().find(|(known, _)| *known == limit).map(|(_, value)| *value).ok_or(none)
 }
 
 impl System {
@@ -66,25 +90,34 @@ impl System {
         }
     }
 
-    /// The program sets a limit of its context; those that are not for this are let pass. Returns what it becomes.
-    pub(crate) fn set_limit(&self, limit: CUlimit, value: usize) -> Outcome<usize> {
+    /// What a limit is.
+    pub(crate) fn limit(&self, limit: CUlimit) -> Outcome<usize> {
+        let first = first_value(limit)?;
+        Ok(self.limits.lock().expect("no panic while it is held").get(&limit.0).copied().unwrap_or(first))
+    }
+
+    /// The program sets a limit, which may become another one than it asks for.
+    pub(crate) fn set_limit(&self, limit: CUlimit, value: usize) -> Outcome {
+        first_value(limit)?;
         let fixed = |flag: &AtomicBool| match flag.load(Ordering::Relaxed) {
             true => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
             false => Ok(()),
         };
-        match limit {
+        let value = match limit {
             CUlimit::CU_LIMIT_PRINTF_FIFO_SIZE => {
                 fixed(&self.prints)?;
                 let room = value.max(output::LEAST_ROOM);
                 self.output.set_room(room);
-                return Ok(room);
+                room
             }
             CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE => {
                 fixed(&self.allocates)?;
                 self.heap.set_size(value as u64);
+                value
             }
-            _ => {}
-        }
-        Ok(value)
+            _ => value,
+        };
+        self.limits.lock().expect("no panic while it is held").insert(limit.0, value);
+        Ok(())
     }
 }

@@ -93,16 +93,9 @@ static REASONS: &[Reason] = &[
         &["cuMemGetHandleForAddressRange"],
     ),
     (
-        "Sparse arrays, deferred mapping and planar formats serve textures, which are not there; \
-         `CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED` and `…_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED` are 0.",
-        &[
-            "cuMemMapArrayAsync",
-            "cuArrayGetSparseProperties",
-            "cuArrayGetMemoryRequirements",
-            "cuArrayGetPlane",
-            "cuMipmappedArrayGetSparseProperties",
-            "cuMipmappedArrayGetMemoryRequirements",
-        ],
+        "Sparse arrays serve textures, which are not there; `CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED` and \
+         `…_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED` are 0.",
+        &["cuMemMapArrayAsync"],
     ),
     ("Windows only.", &["cuDeviceGetLuid"]),
     ("For the vendor's debugger, by a protocol that no public header describes.", &["cudbg*"]),
@@ -129,35 +122,151 @@ static REASONS: &[Reason] = &[
     ),
 ];
 
-/// What functions that are there return `CUDA_ERROR_NOT_SUPPORTED` for, where a GPU would not.
-static PARTS: &[(&[&str], &str)] = &[
-    (
-        &["cuTensorMapEncodeTiled"],
-        "Interleaved layouts (channels in groups of 16 or 32 bytes): as for maps of windows, nothing that was tried uses \
-         them, and there are no results of an H200 to compare with.",
-    ),
-    (
-        &["cuCtxCreate_v4"],
-        "A number of SMs for the context, which a GPU has under MPS only, and contexts shared with graphics.",
-    ),
-    (
-        &["cuMemCreate", "cuMemImportFromShareableHandle", "cuMemPoolCreate", "cuMemPoolImportFromShareableHandle"],
-        "Handles other than file descriptors: those of Windows, and those for other machines (fabric).",
-    ),
-    (
-        &["cuImportExternalSemaphore"],
-        "Semaphores other than opaque file descriptors: there is no device they could be of.",
-    ),
-    (&["cuArray3DCreate_v2", "cuMipmappedArrayCreate"], "Sparse arrays and deferred mapping, as below."),
-    (&["cuPointerGetAttribute"], "Tokens for the driver of a network card."),
-    (
-        &["cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel"],
-        "Kernels with an instruction that is not in [INSTRUCTIONS.md](INSTRUCTIONS.md); `DETSHARE_LOG=1` names it.",
-    ),
+/// What functions that are there return `CUDA_ERROR_NOT_SUPPORTED` for.
+struct Part {
+    functions: &'static [&'static str],
+    what: &'static str,
+    /// Where the sources return it, file and function.
+    places: &'static [&'static str],
+}
+
+/// Where a GPU's driver would not.
+static PARTS: &[Part] = &[
+    Part {
+        functions: &["cuTensorMapEncodeTiled"],
+        what: "Interleaved layouts (channels in groups of 16 or 32 bytes): as for maps of windows, nothing that was tried uses \
+               them, and there are no results of an H200 to compare with.",
+        places: &["api/tensor_map.rs: cuTensorMapEncodeTiled"],
+    },
+    Part {
+        functions: &["cuCtxCreate_v4"],
+        what: "A number of SMs for the context, which a GPU has under MPS only, and contexts shared with graphics.",
+        places: &["api/context.rs: cuCtxCreate_v4"],
+    },
+    Part {
+        functions: &[
+            "cuMemCreate",
+            "cuMemGetAllocationGranularity",
+            "cuMemImportFromShareableHandle",
+            "cuMemPoolCreate",
+            "cuMemPoolImportFromShareableHandle",
+        ],
+        what: "Handles other than file descriptors: those of Windows, and those for other machines (fabric).",
+        places: &[
+            "api/pool.rs: cuMemPoolCreate",
+            "api/pool_sharing.rs: cuMemPoolImportFromShareableHandle",
+            "api/virtual_memory.rs: cuMemImportFromShareableHandle",
+            "api/virtual_memory.rs: properties",
+        ],
+    },
+    Part {
+        functions: &["cuMemPoolExportToShareableHandle"],
+        what: "Pools of the host's and of managed memory: other processes map what lies on a device.",
+        places: &["api/pool_sharing.rs: cuMemPoolExportToShareableHandle"],
+    },
+    Part {
+        functions: &["cuIpcGetMemHandle", "cuMemPoolExportPointer", "cuMemPoolExportToShareableHandle"],
+        what: "Any memory, where the system has given the process none that has a file behind it (`memfd_create`): nobody else \
+               could map it.",
+        places: &["api/ipc.rs: of", "api/pool_sharing.rs: cuMemPoolExportToShareableHandle"],
+    },
+    Part {
+        functions: &["cuImportExternalSemaphore"],
+        what: "Semaphores other than opaque file descriptors: there is no device they could be of.",
+        places: &["api/external_semaphore.rs: cuImportExternalSemaphore"],
+    },
+    Part {
+        functions: &["cuArray3DCreate_v2", "cuMipmappedArrayCreate"],
+        what: "Sparse arrays and deferred mapping, as below.",
+        places: &["array.rs: check"],
+    },
+    Part {
+        functions: &["cuPointerGetAttribute"],
+        what: "Tokens for the driver of a network card.",
+        places: &["api/pointer.rs: value"],
+    },
+    Part {
+        functions: &[
+            "cuModuleLoad",
+            "cuModuleLoadData",
+            "cuModuleLoadDataEx",
+            "cuModuleLoadFatBinary",
+            "cuLibraryLoadData",
+            "cuLibraryLoadFromFile",
+            "cuLinkComplete",
+        ],
+        what: "PTX whose kernels call what a GPU's device runtime has and this one has not \
+               ([DEVICE_RUNTIME.md](DEVICE_RUNTIME.md)); `DETSHARE_LOG=1` names it.",
+        places: &["module.rs: load_for"],
+    },
+    Part {
+        functions: &[
+            "cuLaunchKernel",
+            "cuLaunchKernelEx",
+            "cuLaunchCooperativeKernel",
+            "cuLaunch",
+            "cuLaunchGrid",
+            "cuLaunchGridAsync",
+            "cuGraphAddKernelNode",
+            "cuGraphAddKernelNode_v2",
+            "cuGraphAddNode",
+            "cuGraphAddNode_v2",
+            "cuGraphKernelNodeSetParams",
+            "cuGraphKernelNodeSetParams_v2",
+            "cuGraphNodeSetParams",
+            "cuGraphExecKernelNodeSetParams",
+            "cuGraphExecKernelNodeSetParams_v2",
+            "cuGraphExecNodeSetParams",
+        ],
+        what: "Kernels with an instruction that is not in [INSTRUCTIONS.md](INSTRUCTIONS.md); `DETSHARE_LOG=1` names it.",
+        places: &["api/launch.rs: shape"],
+    },
+];
+
+/// Where a GPU's driver does, too.
+static AS_ON_A_GPU: &[Part] = &[
+    Part { functions: &["cuMemMap"], what: "More than was made.", places: &["api/virtual_memory.rs: cuMemMap"] },
+    Part {
+        functions: &["cuGraphAddChildGraphNode", "cuGraphAddNode", "cuGraphAddNode_v2", "cuGraphClone"],
+        what: "A copy of a graph with memory nodes or conditions, or a graph that is a part of another already.",
+        places: &["api/graph_any.rs: child_content", "graph.rs: duplicate"],
+    },
+    Part {
+        functions: &["cuGraphDestroyNode", "cuGraphRemoveDependencies", "cuGraphRemoveDependencies_v2"],
+        what: "Less of a graph with memory nodes.",
+        places: &["api/graph.rs: cuGraphDestroyNode", "api/graph_edges.rs: cuGraphRemoveDependencies_v2"],
+    },
+    Part {
+        functions: &["cuGraphAddMemAllocNode", "cuGraphAddMemFreeNode", "cuGraphAddNode", "cuGraphAddNode_v2"],
+        what: "Memory nodes in a graph that is a part of another.",
+        places: &["api/graph_memory.rs: refuse_in_owned"],
+    },
+    Part {
+        functions: &[
+            "cuGraphInstantiate",
+            "cuGraphInstantiateWithFlags",
+            "cuGraphInstantiateWithParams",
+            "cuGraphInstantiate_v2",
+        ],
+        what: "A second executable of a graph with memory nodes; a condition's body, or a graph for launches from kernels, with \
+               nodes that cannot be in it.",
+        places: &["graph/executable.rs: create", "graph/executable.rs: not_supported"],
+    },
 ];
 
 /// Functions that are there, and do less than a GPU's driver without saying so by a code.
 static LESS: &[(&[&str], &str)] = &[
+    (
+        &[
+            "cuArrayGetMemoryRequirements",
+            "cuArrayGetPlane",
+            "cuArrayGetSparseProperties",
+            "cuMipmappedArrayGetMemoryRequirements",
+            "cuMipmappedArrayGetSparseProperties",
+        ],
+        "`CUDA_ERROR_INVALID_VALUE`, as the manual says of arrays that are not sparse, have their memory and one plane: there are \
+         no others.",
+    ),
     (
         &[
             "cuLogsCurrent",
@@ -189,9 +298,19 @@ pub fn reason(name: &str) -> Option<&'static str> {
     REASONS.iter().find(|(_, patterns)| patterns.iter().any(|pattern| names(pattern))).map(|(reason, _)| *reason)
 }
 
-/// Functions that are there, with what they refuse.
+/// Functions that are there, with what they refuse where a GPU's driver would not.
 pub fn parts() -> impl Iterator<Item = (&'static [&'static str], &'static str)> {
-    PARTS.iter().copied()
+    PARTS.iter().map(|part| (part.functions, part.what))
+}
+
+/// Functions that are there, with what they refuse as a GPU's driver does.
+pub fn as_on_a_gpu() -> impl Iterator<Item = (&'static [&'static str], &'static str)> {
+    AS_ON_A_GPU.iter().map(|part| (part.functions, part.what))
+}
+
+/// All places in the sources where a function that is there returns the code.
+pub fn places() -> impl Iterator<Item = &'static str> {
+    PARTS.iter().chain(AS_ON_A_GPU).flat_map(|part| part.places).copied()
 }
 
 /// Functions that are there, with what they leave undone.

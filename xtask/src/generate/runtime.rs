@@ -57,8 +57,15 @@ const UUID: [&str; 3] = ["CUuuid_st", "CUuuid", "cudaUUID_t"];
 /// The structure that has another layout in each release.
 const PROPERTIES: &str = "cudaDeviceProp";
 
-/// The files, by name.
-pub(crate) fn files() -> Result<Vec<(&'static str, String)>> {
+/// What is made of the headers.
+pub(crate) struct Runtime {
+    /// Files of the runtime, by name.
+    pub(crate) files: Vec<(&'static str, String)>,
+    /// Kernels get the names of errors too, so these are not the runtime's alone.
+    pub(crate) errors: String,
+}
+
+pub(crate) fn read() -> Result<Runtime> {
     let stand_ins = crate::process::target().join("runtime-header-stand-ins");
     for (name, text) in STAND_INS {
         let path = stand_ins.join(name);
@@ -72,8 +79,7 @@ pub(crate) fn files() -> Result<Vec<(&'static str, String)>> {
         .collect::<Result<String>>()?;
     let newer_types = bindgen(&newer, &stand_ins, ("cuda.*|dim3", ""))?;
     let older_types = bindgen(&older, &stand_ins, (PROPERTIES, ""))?;
-    Ok(vec![
-        ("errors.rs", errors(&newer_types)?),
+    let files = vec![
         ("functions.rs", format!("{MARK}{functions}")),
         ("types.rs", format!("{MARK}{}{}", shared(), types(&newer_types)?)),
         (
@@ -83,7 +89,8 @@ pub(crate) fn files() -> Result<Vec<(&'static str, String)>> {
                 types(&older_types)?.replace(PROPERTIES, &format!("{PROPERTIES}_12"))
             ),
         ),
-    ])
+    ];
+    Ok(Runtime { files, errors: errors(&newer_types)? })
 }
 
 fn shared() -> String {

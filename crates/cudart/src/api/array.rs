@@ -9,10 +9,38 @@ use crate::driver::driver;
 use crate::types::*;
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null_mut;
-use detshare_cuda::types::{CUDA_ARRAY3D_DESCRIPTOR, CUDA_MEMCPY3D, CUarray, CUarray_format as Format, CUmemorytype};
+use detshare_cuda::types::{
+    CUDA_ARRAY3D_DESCRIPTOR, CUDA_MEMCPY3D, CUarray, CUarray_format as Format, CUdevice_v1, CUmemorytype,
+};
 
 forward! {
-    fn cudaFreeArray(array: cudaArray_t) => cuArrayDestroy(array);
+    fn cudaGetMipmappedArrayLevel(level: *mut cudaArray_t, mipmap: cudaMipmappedArray_const_t, index: c_uint)
+        => cuMipmappedArrayGetLevel(level, mipmap, index);
+    fn cudaArrayGetPlane(plane: *mut cudaArray_t, array: cudaArray_t, index: c_uint)
+        => cuArrayGetPlane(plane, array, index);
+    fn cudaArrayGetSparseProperties(properties: *mut cudaArraySparseProperties, array: cudaArray_t)
+        => cuArrayGetSparseProperties(properties.cast(), array);
+    fn cudaMipmappedArrayGetSparseProperties(properties: *mut cudaArraySparseProperties, mipmap: cudaMipmappedArray_t)
+        => cuMipmappedArrayGetSparseProperties(properties.cast(), mipmap);
+    fn cudaArrayGetMemoryRequirements(memory: *mut cudaArrayMemoryRequirements, array: cudaArray_t, device: c_int)
+        => cuArrayGetMemoryRequirements(memory.cast(), array, CUdevice_v1(device));
+    fn cudaMipmappedArrayGetMemoryRequirements(
+        memory: *mut cudaArrayMemoryRequirements,
+        mipmap: cudaMipmappedArray_t,
+        device: c_int,
+    ) => cuMipmappedArrayGetMemoryRequirements(memory.cast(), mipmap, CUdevice_v1(device));
+}
+
+/// Nothing, where there is no array.
+pub unsafe fn cudaFreeArray(array: cudaArray_t) -> Outcome {
+    context::ready()?;
+    if array.0.is_null() { Ok(()) } else { driver!(cuArrayDestroy(array)) }
+}
+
+/// Likewise.
+pub unsafe fn cudaFreeMipmappedArray(mipmap: cudaMipmappedArray_t) -> Outcome {
+    context::ready()?;
+    if mipmap.0.is_null() { Ok(()) } else { driver!(cuMipmappedArrayDestroy(mipmap)) }
 }
 
 /// The format of one channel, and how many there are.
@@ -79,6 +107,18 @@ pub(crate) fn element_size(array: CUarray) -> Outcome<usize> {
     Ok(usize::try_from(bits / 8).unwrap_or(0) * usize::try_from(found.NumChannels).unwrap_or(0))
 }
 
+fn shape(desc: &cudaChannelFormatDesc, extent: cudaExtent, flags: c_uint) -> Outcome<CUDA_ARRAY3D_DESCRIPTOR> {
+    let (format, channels) = format_of(desc)?;
+    Ok(CUDA_ARRAY3D_DESCRIPTOR {
+        Width: extent.width,
+        Height: extent.height,
+        Depth: extent.depth,
+        Format: format,
+        NumChannels: channels,
+        Flags: flags,
+    })
+}
+
 pub unsafe fn cudaMalloc3DArray(
     array: *mut cudaArray_t,
     desc: *const cudaChannelFormatDesc,
@@ -87,16 +127,21 @@ pub unsafe fn cudaMalloc3DArray(
 ) -> Outcome {
     require(!array.is_null() && !desc.is_null())?;
     context::ready()?;
-    let (format, channels) = format_of(&*desc)?;
-    let wanted = CUDA_ARRAY3D_DESCRIPTOR {
-        Width: extent.width,
-        Height: extent.height,
-        Depth: extent.depth,
-        Format: format,
-        NumChannels: channels,
-        Flags: flags,
-    };
+    let wanted = shape(&*desc, extent, flags)?;
     driver!(cuArray3DCreate_v2(array, &raw const wanted))
+}
+
+pub unsafe fn cudaMallocMipmappedArray(
+    mipmap: *mut cudaMipmappedArray_t,
+    desc: *const cudaChannelFormatDesc,
+    extent: cudaExtent,
+    levels: c_uint,
+    flags: c_uint,
+) -> Outcome {
+    require(!mipmap.is_null() && !desc.is_null())?;
+    context::ready()?;
+    let wanted = shape(&*desc, extent, flags)?;
+    driver!(cuMipmappedArrayCreate(mipmap, &raw const wanted, levels))
 }
 
 pub unsafe fn cudaMallocArray(

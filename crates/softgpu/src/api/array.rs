@@ -1,5 +1,6 @@
 //! CUDA arrays, and arrays of them that get smaller.
 
+use super::device::number;
 use super::{as_pointer, require};
 use crate::array::{self, ARRAYS, Array};
 use crate::boundary::{Outcome, give};
@@ -7,7 +8,10 @@ use crate::context;
 use crate::graph::capture;
 use crate::handle::{self, Table};
 use core::ffi::c_uint;
-use detshare_cuda::types::{CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR, CUarray, CUmipmappedArray, CUresult};
+use detshare_cuda::types::{
+    CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY_MEMORY_REQUIREMENTS, CUDA_ARRAY_SPARSE_PROPERTIES, CUDA_ARRAY3D_DESCRIPTOR,
+    CUarray, CUdevice, CUmipmappedArray, CUresult,
+};
 use std::sync::Arc;
 
 /// `CUDA_ARRAY3D_LAYERED`: all levels have as many layers.
@@ -115,4 +119,45 @@ pub(crate) unsafe fn cuMipmappedArrayDestroy(mipmap: CUmipmappedArray) -> Outcom
     MIPMAPS.remove(mipmap.0.addr());
     found.levels.iter().for_each(|array| drop(ARRAYS.remove(array.handle)));
     result
+}
+
+/// What the manual says of arrays that are not sparse, have their memory and one plane, as all have here.
+const NONE_OF_THESE: Outcome = Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+
+pub(crate) unsafe fn cuArrayGetMemoryRequirements(
+    _place: *mut CUDA_ARRAY_MEMORY_REQUIREMENTS,
+    array: CUarray,
+    device: CUdevice,
+) -> Outcome {
+    array::find(array)?;
+    number(device)?;
+    NONE_OF_THESE
+}
+
+pub(crate) unsafe fn cuArrayGetSparseProperties(_place: *mut CUDA_ARRAY_SPARSE_PROPERTIES, array: CUarray) -> Outcome {
+    array::find(array)?;
+    NONE_OF_THESE
+}
+
+pub(crate) unsafe fn cuArrayGetPlane(_plane: *mut CUarray, array: CUarray, _index: c_uint) -> Outcome {
+    array::find(array)?;
+    NONE_OF_THESE
+}
+
+pub(crate) unsafe fn cuMipmappedArrayGetMemoryRequirements(
+    _place: *mut CUDA_ARRAY_MEMORY_REQUIREMENTS,
+    mipmap: CUmipmappedArray,
+    device: CUdevice,
+) -> Outcome {
+    find_mipmap(mipmap)?;
+    number(device)?;
+    NONE_OF_THESE
+}
+
+pub(crate) unsafe fn cuMipmappedArrayGetSparseProperties(
+    _place: *mut CUDA_ARRAY_SPARSE_PROPERTIES,
+    mipmap: CUmipmappedArray,
+) -> Outcome {
+    find_mipmap(mipmap)?;
+    NONE_OF_THESE
 }

@@ -7,7 +7,7 @@ use crate::device::PRIORITIES;
 use crate::graph::capture;
 use crate::handle;
 use crate::sm::Lane;
-use crate::system::{System, output};
+use crate::system::System;
 use core::ffi::{c_int, c_uint, c_ulonglong};
 use core::sync::atomic::Ordering;
 use detshare_cuda::types::{
@@ -17,14 +17,6 @@ use detshare_cuda::types::{
 use std::sync::Arc;
 
 pub(super) const ALL_FLAGS: c_uint = 0xff;
-/// Values before a program sets others: stack, print buffer, heap.
-const LIMITS: [(CUlimit, usize); 5] = [
-    (CUlimit::CU_LIMIT_STACK_SIZE, 1024),
-    (CUlimit::CU_LIMIT_PRINTF_FIFO_SIZE, output::DEFAULT_ROOM),
-    (CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE, 8 << 20),
-    (CUlimit::CU_LIMIT_MAX_L2_FETCH_GRANULARITY, 64),
-    (CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0),
-];
 
 /// The context that a program names, or the current one for NULL. What was never a handle is the current one
 /// too: programs that take the newest symbol for an older one (`cuCtxSynchronize_v2` for `cuCtxSynchronize`)
@@ -184,29 +176,12 @@ pub(crate) unsafe fn cuCtxSynchronize_v2(context: CUcontext) -> Outcome {
     context.synchronise()
 }
 
-/// Why a limit is refused: there is none of that number, or this device does not have it.
-fn unknown_limit(limit: CUlimit) -> CUresult {
-    if limit.0 < CUlimit::CU_LIMIT_MAX.0 {
-        CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT
-    } else {
-        CUresult::CUDA_ERROR_INVALID_VALUE
-    }
-}
-
 pub(crate) unsafe fn cuCtxGetLimit(value: *mut usize, limit: CUlimit) -> Outcome {
-    let context = context::current()?;
-    let first = LIMITS.iter().find(|(known, _)| *known == limit).ok_or_else(|| unknown_limit(limit))?.1;
-    give(value, context.limits.lock().expect("no panic while it is held").get(&limit.0).copied().unwrap_or(first))
+    give(value, context::current()?.system.limit(limit)?)
 }
 
 pub(crate) unsafe fn cuCtxSetLimit(limit: CUlimit, value: usize) -> Outcome {
-    let context = context::current()?;
-    if !LIMITS.iter().any(|(known, _)| *known == limit) {
-        return Err(unknown_limit(limit));
-    }
-    let value = context.system.set_limit(limit, value)?;
-    context.limits.lock().expect("no panic while it is held").insert(limit.0, value);
-    Ok(())
+    context::current()?.system.set_limit(limit, value)
 }
 
 pub(crate) unsafe fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) -> Outcome {
@@ -217,12 +192,12 @@ pub(crate) unsafe fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *m
 }
 
 pub(crate) unsafe fn cuCtxGetCacheConfig(config: *mut CUfunc_cache) -> Outcome {
-    give(config, CUfunc_cache(context::current()?.cache_preference.load(Ordering::Relaxed)))
+    give(config, CUfunc_cache(context::current()?.system.cache_preference.load(Ordering::Relaxed)))
 }
 
 /// Kept for who asks: there is no such cache.
 pub(crate) unsafe fn cuCtxSetCacheConfig(config: CUfunc_cache) -> Outcome {
-    context::current()?.cache_preference.store(config.0, Ordering::Relaxed);
+    context::current()?.system.cache_preference.store(config.0, Ordering::Relaxed);
     Ok(())
 }
 

@@ -15,34 +15,8 @@ use std::sync::{LazyLock, Mutex};
 
 pub(crate) unsafe fn cuFuncGetAttribute(value: *mut c_int, attribute: Attribute, function: CUfunction) -> Outcome {
     let function = module::find_function(function)?;
-    let properties = &function.kernel.properties;
-    let signed = |number: u32| c_int::try_from(number).unwrap_or(c_int::MAX);
     let set = *function.attributes.lock().expect("no panic while it is held");
-    give(
-        value,
-        match attribute {
-            Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => signed(
-                properties.most_threads.unwrap_or(device::MOST_THREADS_PER_BLOCK).min(device::MOST_THREADS_PER_BLOCK),
-            ),
-            Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES => signed(properties.shared_bytes),
-            Attribute::CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES => signed(properties.constant_bytes),
-            Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES => signed(properties.local_bytes),
-            Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS => signed(properties.registers.clamp(1, 255)),
-            Attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION => signed(properties.target),
-            Attribute::CU_FUNC_ATTRIBUTE_BINARY_VERSION => 90,
-            Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => set.most_dynamic_shared,
-            Attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => set.carveout,
-            Attribute::CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET => c_int::from(properties.needs_cluster),
-            Attribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH
-            | Attribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT
-            | Attribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH => {
-                properties.required_cluster.map_or(set.cluster, |sizes| sizes.map(signed))[cluster_axis(attribute)]
-            }
-            Attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED => c_int::from(set.large_clusters),
-            Attribute(other) if other < Attribute::CU_FUNC_ATTRIBUTE_MAX.0 => 0,
-            _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
-        },
-    )
+    give(value, set.value(&function.kernel.properties, attribute).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?)
 }
 
 fn cluster_axis(attribute: Attribute) -> usize {

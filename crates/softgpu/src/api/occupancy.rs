@@ -7,23 +7,10 @@ use crate::module::{self, Function};
 use core::ffi::{c_int, c_uint};
 use detshare_cuda::types::{CUfunction, CUoccupancyB2DSize, CUresult};
 
-/// Registers are handed out to warps in such portions.
-const REGISTER_UNIT: u32 = 256;
-
-/// How many blocks of that size are resident on one SM at once: none with more dynamic shared memory than the function may have.
+/// How many blocks of that size are resident on one SM at once, as the function is set.
 pub(super) fn blocks_per_sm(function: &Function, threads: u32, dynamic_shared: u32) -> u32 {
-    let most = function.attributes.lock().expect("no panic while it is held").most_dynamic_shared;
-    if u32::try_from(most).is_ok_and(|most| dynamic_shared > most) {
-        return 0;
-    }
-    let properties = &function.kernel.properties;
-    let warps = threads.max(1).div_ceil(device::WARP);
-    let registers = (properties.registers.clamp(1, 255) * device::WARP).next_multiple_of(REGISTER_UNIT) * warps;
-    let shared = properties.shared_bytes + dynamic_shared + device::RESERVED_SHARED_PER_BLOCK;
-    (device::MOST_THREADS_PER_SM / (warps * device::WARP))
-        .min(device::MOST_BLOCKS_PER_SM)
-        .min(device::REGISTERS_PER_SM / registers)
-        .min(device::SHARED_PER_SM / shared)
+    let set = *function.attributes.lock().expect("no panic while it is held");
+    set.blocks_per_sm(&function.kernel.properties, threads, dynamic_shared)
 }
 
 fn shared(bytes: usize) -> Outcome<u32> {

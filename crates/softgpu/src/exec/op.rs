@@ -9,7 +9,7 @@ mod uncommon;
 
 pub(super) use kinds::*;
 pub(super) use rare::*;
-pub(super) use system::{Runtime, SystemCall, SystemFunction};
+pub(super) use system::{NOTHING, Runtime, SystemCall, SystemFunction};
 pub(super) use tensor::*;
 pub(super) use uncommon::*;
 

@@ -4,10 +4,12 @@ use super::access::{bytes_at, from_bytes, resolve};
 use super::block::Surroundings;
 use super::interface::{Fault, FaultKind};
 use super::lanes::{lanes_of, low};
-use super::op::{LOCAL_BASE, Place, Runtime, Space, SystemCall, SystemFunction};
+use super::op::{LOCAL_BASE, NOTHING, Place, Runtime, Space, SystemCall, SystemFunction};
 use super::program::Program;
 use super::warp::{Group, Warp};
-use crate::children::Children;
+use crate::children::{self, Children};
+use crate::device_runtime;
+use crate::operation::Place as Pitched;
 use crate::system::{BadAddress, Sink, conditional, format, text};
 use core::sync::atomic::{AtomicU8, Ordering};
 
@@ -110,23 +112,48 @@ impl Warp {
         let [width, height, _] = block.shape.grid.map(u64::from);
         let thread = ((z * height + y) * width + x, self.number * 32 + u32::try_from(lane).unwrap_or_default());
         let sizes = |words: &[u64]| [words[0], words[1], words[2]].map(low);
+        let kernel_at = |address: u64| block.kernel.program.kernel_at(address);
+        let bytes = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+        let place = |words: &[u64]| Pitched { address: words[0], pitch: bytes(words[1]), slice: bytes(words[2]) };
+        let extent = |width: u64, height: u64, depth: u64| [width, height, depth].map(bytes);
         Ok(match (function, arguments) {
             (Runtime::Prepare, [kernel, sizes_of @ .., shared]) if sizes_of.len() == 6 => {
-                let kernel = block.kernel.program.kernel_at(*kernel);
-                children.prepare(kernel, sizes(&sizes_of[..3]), sizes(&sizes_of[3..]), low(*shared))
+                children.prepare(kernel_at(*kernel), sizes(&sizes_of[..3]), sizes(&sizes_of[3..]), low(*shared))
             }
             (Runtime::Launch, [buffer, stream]) => children.launch(thread, *buffer, *stream, &block.shape).into(),
-            (Runtime::Copy, [to, from, bytes, stream]) => children.copy(thread, *to, *from, *bytes, *stream).into(),
-            (Runtime::Fill, [to, value, bytes, stream]) => {
-                children.fill(thread, *to, low(*value), *bytes, *stream).into()
+            (Runtime::Room, [bytes]) => children.room(*bytes),
+            (Runtime::LaunchWith, [kernel, buffer, sizes_of @ .., shared, stream]) if sizes_of.len() == 6 => {
+                let (grid, block_size) = (sizes(&sizes_of[..3]), sizes(&sizes_of[3..]));
+                let prepared = children::Prepared::new(kernel_at(*kernel), grid, block_size, low(*shared));
+                children.launch_with(thread, prepared, *buffer, *stream, &block.shape).into()
+            }
+            (Runtime::Copy, [sides @ .., width, height, depth, stream]) if sides.len() == 6 => {
+                let (to, from) = (place(&sides[..3]), place(&sides[3..]));
+                children.copy(thread, to, from, extent(*width, *height, *depth), *stream).into()
+            }
+            (Runtime::Fill, [to @ .., value, width, height, depth, stream]) if to.len() == 3 => {
+                children.fill(thread, place(to), low(*value), extent(*width, *height, *depth), *stream).into()
             }
             (Runtime::Create, []) => Children::new_handle(),
             (Runtime::Record, [event, stream]) => children.record(thread, *event, *stream).into(),
             (Runtime::Wait, [stream, event]) => children.wait(thread, *stream, *event).into(),
             (Runtime::LastError, [forget]) => children.last_error(thread, *forget != 0).into(),
+            (Runtime::Fail, [error]) => children.fail(thread, low(*error)).into(),
+            (Runtime::ErrorText, [error, wants_name]) => device_runtime::error_text(low(*error), *wants_name != 0),
             (Runtime::Device, []) => children.device() as u64,
-            (Runtime::Attribute, [attribute]) => children.attribute(low(*attribute)).into(),
             (Runtime::DeviceCount, []) => crate::device::settings().devices as u64,
+            (Runtime::Attribute, [number, device]) => {
+                children.attribute(thread, low(*number), *device).map_or(NOTHING, u64::from)
+            }
+            (Runtime::Limit, [number]) => children.limit(thread, low(*number), &block.shape.system).unwrap_or(NOTHING),
+            (Runtime::CachePreference, []) => block.shape.system.cache_preference.load(Ordering::Relaxed).into(),
+            (Runtime::KernelAttribute, [kernel, number]) => {
+                children.kernel_attribute(thread, kernel_at(*kernel), low(*number)).map_or(NOTHING, u64::from)
+            }
+            (Runtime::Resident, [kernel, threads, shared, flags]) => {
+                let count = children.resident(thread, kernel_at(*kernel), low(*threads), *shared, low(*flags));
+                count.map_or(NOTHING, u64::from)
+            }
             _ => return Err((FaultKind::InvalidProgramCounter, "call with other arguments".into())),
         })
     }

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, Weak};
 
 /// What a context starts with: 64 KiB for each of an H200's multiprocessors.
-pub(crate) const DEFAULT_ROOM: usize = 132 << 16;
+pub(super) const DEFAULT_ROOM: usize = 132 << 16;
 /// An H200 has no less, whatever a program asks for.
 pub(super) const LEAST_ROOM: usize = 512 << 10;
 /// What a line takes of the room besides its text and arguments.

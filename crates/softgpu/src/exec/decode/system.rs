@@ -2,14 +2,13 @@
 
 use super::body::Builder;
 use super::error::{Decoded, Refusal};
+use crate::device_runtime;
 use crate::exec::op::{Op, SystemCall, SystemFunction};
 use crate::system::SystemUse;
 use detshare_ptx::ast::Operand;
 
 /// What NVVM replaces before there is PTX. It cannot be run.
 const REFLECT: &str = "__nvvm_reflect";
-/// Names of the runtime that lets kernels launch kernels; what is there of it stands in its own text.
-const DEVICE_RUNTIME: [&str; 2] = ["cuda", "__cuda"];
 
 impl Builder<'_> {
     /// A call of a function that no module defines.
@@ -18,7 +17,7 @@ impl Builder<'_> {
             if callee == REFLECT {
                 return Err(Refusal::Unsupported);
             }
-            if DEVICE_RUNTIME.iter().any(|start| callee.starts_with(start)) {
+            if device_runtime::lacks(callee) {
                 return Err(Refusal::NotSupported("a function of the device runtime that is not there"));
             }
             return Err(Refusal::Unresolved(callee.to_string()));

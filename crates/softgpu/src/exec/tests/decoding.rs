@@ -219,14 +219,24 @@ fn a_kernel_says_what_it_cannot_run() {
 
 #[test]
 fn what_the_device_runtime_lacks_is_refused_with_its_line() {
-    let source = with_header(".visible .entry k() {\n { .param .b32 r; call (r),\n cudaDeviceSynchronize\n; } ret; }");
-    let Some(DecodeError::NotSupported { text, line, reason }) = try_image(&[&source]).err() else {
+    let calls = |name: &str| {
+        let source =
+            with_header(&format!(".visible .entry k() {{\n {{ .param .b32 r; call (r),\n {name}\n; }} ret; }}"));
+        try_image(&[&source]).err()
+    };
+    let Some(DecodeError::NotSupported { text, line, reason }) = calls("cudaGraphLaunch") else {
         panic!("it was decoded")
     };
     assert!(
-        text == "call (r), cudaDeviceSynchronize" && line == 5 && reason.contains("device runtime"),
+        text == "call (r), cudaGraphLaunch" && line == 5 && reason.contains("device runtime"),
         "{line}: {text}: {reason}"
     );
+    // What a device of compute capability 9.0 does not have is a name as any other.
+    for name in ["cudaDeviceSynchronize", "cudaGetParameterBufferV2", "cudaNothing"] {
+        let unresolved =
+            matches!(calls(name), Some(DecodeError::Unresolved { name: found, line: Some(5) }) if found == name);
+        assert!(unresolved, "{name} is not said to be unresolved");
+    }
 }
 
 /// A module with what another one says is elsewhere: the corpus has files of programs in several parts.

@@ -7,8 +7,9 @@ use core::mem::zeroed;
 use core::ptr::null_mut;
 use detshare_cuda::Driver;
 use detshare_cuda::types::{
-    CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR, CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUarray, CUarray_format as Format,
-    CUmemorytype as Memory, CUmipmappedArray, CUresult,
+    CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY_MEMORY_REQUIREMENTS, CUDA_ARRAY_SPARSE_PROPERTIES, CUDA_ARRAY3D_DESCRIPTOR,
+    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUarray, CUarray_format as Format, CUmemorytype as Memory, CUmipmappedArray,
+    CUresult,
 };
 
 tests! { array:
@@ -23,6 +24,7 @@ tests! { array:
     a_destroyed_array_is_refused,
     memory_is_given_back,
     mipmaps_get_smaller,
+    only_special_arrays_have_planes_and_tiles,
 }
 
 const NO_ARRAY: CUarray = CUarray(null_mut());
@@ -272,5 +274,24 @@ fn mipmaps_get_smaller(driver: &Driver) -> Outcome {
     let mut array = NO_ARRAY;
     expect!(driver, cuMipmappedArrayGetLevel(&raw mut array, mipmap, 9) => CUDA_ERROR_INVALID_VALUE);
     ok!(driver, cuMipmappedArrayDestroy(mipmap));
+    Ok(())
+}
+
+fn only_special_arrays_have_planes_and_tiles(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let (array, mut plane, mut mipmap) = (make(&gpu, &solid([16, 8, 0], 0))?, NO_ARRAY, CUmipmappedArray(null_mut()));
+    ok!(driver, cuMipmappedArrayCreate(&raw mut mipmap, &solid([16, 8, 0], 0), 3));
+    // SAFETY: plain values throughout.
+    let mut memory: CUDA_ARRAY_MEMORY_REQUIREMENTS = unsafe { zeroed() };
+    // SAFETY: as above.
+    let mut tiles: CUDA_ARRAY_SPARSE_PROPERTIES = unsafe { zeroed() };
+    let device = crate::gpu::first_device(driver)?;
+    expect!(driver, cuArrayGetPlane(&raw mut plane, array, 0) => CUDA_ERROR_INVALID_VALUE);
+    expect!(driver, cuArrayGetSparseProperties(&raw mut tiles, array) => CUDA_ERROR_INVALID_VALUE);
+    expect!(driver, cuArrayGetMemoryRequirements(&raw mut memory, array, device) => CUDA_ERROR_INVALID_VALUE);
+    expect!(driver, cuMipmappedArrayGetSparseProperties(&raw mut tiles, mipmap) => CUDA_ERROR_INVALID_VALUE);
+    expect!(driver, cuMipmappedArrayGetMemoryRequirements(&raw mut memory, mipmap, device) => CUDA_ERROR_INVALID_VALUE);
+    ok!(driver, cuMipmappedArrayDestroy(mipmap));
+    ok!(driver, cuArrayDestroy(array));
     Ok(())
 }
