@@ -11,7 +11,8 @@ const CASES: &str = "crates/softgpu/tests/instructions/cases";
 const ON_A_GPU: &str = "bench/results/h200-conformance.json";
 
 /// Instruction files that no GPU has confirmed, and why.
-const UNCONFIRMED: [(&str, &str); 0] = [];
+const UNCONFIRMED: [(&str, &str); 1] =
+    [("joined_f32", "new: what is expected was worked out from what the driver's compiler makes of it")];
 /// A hash (FNV-1a) of the names and texts of all others, as they were when they passed there.
 const CONFIRMED: u64 = 0x8e3f_35f1_7dba_f587;
 

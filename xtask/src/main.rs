@@ -68,6 +68,8 @@ enum Task {
     },
     /// Run the driver API's tests on the software GPU under valgrind (minutes)
     Leaks,
+    /// Compare which products and sums ptxas joins with what the software GPU joins
+    Joins,
     /// Compile the block level's versions of all PTX of the tests for sm_70, sm_80 and sm_90 (ptxas comes from PyPI)
     Ptxas,
     /// Compile the CUDA C++ samples (nvcc is fetched from PyPI) and run them on the software GPU
@@ -98,6 +100,7 @@ fn main() -> Result<()> {
         Task::Bench { tenants: true, record } => tenants::bench(record),
         Task::Bench { tenants: false, record } => bench::bench(record),
         Task::Leaks => softgpu::leaks(&build::here()?),
+        Task::Joins => ptxas::joins::are_as_we_say(&ptxas::joins::tools()?),
         Task::Ptxas => ptxas::accepts_versions(&ptxas::compilers()?),
         Task::Samples { bless: Some(results) } => samples::bless(&results),
         Task::Samples { bless: None } => {

@@ -4,6 +4,8 @@
 //! has versions must be accepted for each architecture that its target allows. What registers cost is told, not judged: of
 //! each kernel how many the original and each version need, in `ptxas/registers.txt` of the build folder.
 
+pub(crate) mod joins;
+
 use crate::process::{root, target};
 use crate::pypi;
 use crate::samples::{self, in_parallel};

@@ -35,8 +35,9 @@ const WITH: &str = "// with: ";
 /// A line that begins so sets a variable for its runs.
 const RUN: &str = "// run: ";
 
-/// Two devices that are each within a bound of the CPU are within twice the bound of each other.
-const BOUNDS_BETWEEN_DEVICES: f64 = 2.0;
+/// What is recorded of numbers went through another program's hands and may have lost the last bit of an `f64`, which an `f32` does not
+/// have. This is part of the number.
+const LAST_BIT: f64 = 2.0 * f64::EPSILON;
 
 /// A sample that is compiled.
 #[derive(Debug)]
@@ -338,7 +339,7 @@ fn expected() -> Result<Option<Value>> {
     Ok(Some(serde_json::from_str(&text).with_context(|| format!("{}", file.display()))?))
 }
 
-/// Exact results have the same checksum; the others' values are close.
+/// Exact results have the same checksum. The others are within a bound of the CPU's; a GPU's are those that are recorded.
 fn compare(found: &Value, expected: &Value) -> Result<()> {
     let (Some(found), Some(expected)) = (found.as_array(), expected.as_array()) else {
         bail!("no results of a GPU for it: run bench/gpu/samples.py there");
@@ -349,7 +350,6 @@ fn compare(found: &Value, expected: &Value) -> Result<()> {
         for field in ["name", "count", "checksum"] {
             ensure!(found[field] == expected[field], "{name}: {field} {} instead of {}", found[field], expected[field]);
         }
-        // Numbers that went through another program's hands may have lost their last bit.
         let bounds = [found, expected].map(|result| result["bound"].as_f64().unwrap_or(0.0));
         ensure!(
             (bounds[0] - bounds[1]).abs() <= bounds[1] * 1e-9,
@@ -360,12 +360,11 @@ fn compare(found: &Value, expected: &Value) -> Result<()> {
         let numbers = |result: &Value| {
             result["values"].as_array().map_or(Vec::new(), |all| all.iter().filter_map(Value::as_f64).collect())
         };
-        let bound = bounds[1] * BOUNDS_BETWEEN_DEVICES;
         let (found, expected): (Vec<f64>, Vec<f64>) = (numbers(found), numbers(expected));
         ensure!(found.len() == expected.len(), "{name}: another number of values");
         for (found, expected) in found.iter().zip(&expected) {
-            let close = (found - expected).abs() <= bound * expected.abs().max(1.0);
-            ensure!(close, "{name}: {found} instead of {expected}");
+            let same = (found - expected).abs() <= LAST_BIT * expected.abs();
+            ensure!(same, "{name}: {found} instead of {expected}");
         }
     }
     Ok(())
@@ -409,14 +408,16 @@ mod tests {
     }
 
     #[test]
-    fn exact_results_are_compared_by_checksum_and_others_within_bounds() {
+    fn exact_results_are_compared_by_checksum_and_others_by_value() {
         let exact = |checksum: &str| json!([{"name": "a", "count": 3, "checksum": checksum}]);
         assert!(compare(&exact("1f"), &exact("1f")).is_ok());
         assert!(compare(&exact("1e"), &exact("1f")).is_err());
         let near = |value: f64| json!([{"name": "b", "count": 1, "bound": 0.01, "values": [value]}]);
-        assert!(compare(&near(100.0), &near(101.9)).is_ok());
-        assert!(compare(&near(100.0), &near(102.1)).is_err());
-        assert!(compare(&near(0.0), &near(0.019)).is_ok());
+        assert!(compare(&near(100.0), &near(100.0)).is_ok());
+        assert!(compare(&near(0.1), &near(0.1_f64.next_up())).is_ok());
+        // However wide the bound, another `f32` is another number.
+        assert!(compare(&near(100.0), &near(f64::from(100_f32.next_up()))).is_err());
+        assert!(compare(&near(0.0), &near(f64::MIN_POSITIVE)).is_err());
         assert!(compare(&near(1.0), &exact("1f")).is_err());
         assert!(compare(&near(1.0), &Value::Null).is_err());
     }

@@ -161,6 +161,9 @@ fn beside_others() -> Vec<Step> {
     steps.push(on_numba(Step::new("Numba, every kernel checked", checked)));
     let rewritten = || ptxas::accepts_versions(&ptxas::compilers()?);
     steps.push(Step::new("ptxas accepts rewritten kernels", rewritten).after(NVCC).needs(compilers));
+    let joins = || ptxas::joins::are_as_we_say(&ptxas::joins::tools()?);
+    let tools = || ptxas::joins::tools().map(drop);
+    steps.push(Step::new("products and sums are joined as ptxas does", joins).after(NVCC).needs(tools));
     let conformance = |way| softgpu::conformance(&build::for_tests_folder(), way);
     let on_software_gpu = "driver API on the software GPU";
     steps.extend(Step::each(shimmed, on_software_gpu, conformance).map(|step| step.after(DIRECTLY)));

@@ -6,6 +6,7 @@
 //!   them, and everything that a rewrite or an interpreter may point at has a [`Span`](ast::Span).
 //! * [`block_level`]: versions of a module's kernels that can be launched in parts and give way in the middle, or the
 //!   reason why a kernel has none.
+//! * [`joined`]: which products and sums the driver's compiler makes one instruction of.
 //! * [`ParseError`] says where a source is wrong and what was expected there.
 //!
 //! The parser knows the shape of PTX and not its meaning: it takes any opcode with any modifiers and operands. An
@@ -54,6 +55,7 @@ pub mod ast;
 pub mod block_level;
 mod error;
 pub mod fatbin;
+pub mod joined;
 mod lexer;
 mod parser;
 mod printer;

@@ -26,12 +26,12 @@ const WITHOUT_RESULT: [&str; 18] = [
 
 impl Instruction {
     /// Whether the modifier is there.
-    pub(super) fn has(&self, modifier: &str) -> bool {
+    pub(crate) fn has(&self, modifier: &str) -> bool {
         self.modifiers.iter().any(|it| it == modifier)
     }
 
     /// Whether one of the modifiers is there.
-    pub(super) fn has_any(&self, modifiers: &[&str]) -> bool {
+    pub(crate) fn has_any(&self, modifiers: &[&str]) -> bool {
         modifiers.iter().any(|modifier| self.has(modifier))
     }
 
@@ -56,7 +56,7 @@ impl Instruction {
     }
 
     /// The names that are written to. A parameter of a call counts where it is stored to.
-    pub(super) fn for_each_result<'a>(&'a self, visit: &mut impl FnMut(&'a str)) {
+    pub(crate) fn for_each_result<'a>(&'a self, visit: &mut impl FnMut(&'a str)) {
         for operand in self.operands.iter().take(self.results()) {
             match operand {
                 // An address is read, whatever becomes of what it points to.
@@ -73,7 +73,7 @@ impl Instruction {
     }
 
     /// The names that are read, without the predicate.
-    pub(super) fn for_each_source<'a>(&'a self, visit: &mut impl FnMut(&'a str)) {
+    pub(crate) fn for_each_source<'a>(&'a self, visit: &mut impl FnMut(&'a str)) {
         for (index, operand) in self.operands.iter().enumerate() {
             let is_result = index < self.results();
             if !is_result || matches!(operand, Operand::Address { .. } | Operand::Tensor { .. }) {

@@ -17,7 +17,7 @@ mod unit;
 
 use super::float::{NAN32, bits32, flush32, from_f64, to_f64};
 use super::lanes::{Registers, long_map1, long_map2};
-use super::op::{Float1, FloatType, Rounding, Slot};
+use super::op::{Float1, Float2, FloatType, Rounding, Slot};
 use super::soft;
 use core::hint::select_unpredictable as select;
 use core::num::FpCategory;
@@ -83,6 +83,21 @@ pub(super) fn quotient32(r: &mut Registers, full: bool, flush: bool, d: Slot, ab
     }
 }
 
+/// One of the two factors that an `f32` quotient is the product of.
+pub(super) fn factor_of_quotient32(r: &mut Registers, op: Float2, flush: bool, d: Slot, ab: [Slot; 2], mask: u32) {
+    macro_rules! lanes_of {
+        ($function:path) => {
+            in_lanes!(long_map2(r, flush, d, ab, mask), $function, a, b)
+        };
+    }
+    match op {
+        Float2::FullReciprocal => lanes_of!(full_reciprocal),
+        Float2::FullDividend => lanes_of!(full_dividend),
+        Float2::ApproxReciprocal => lanes_of!(approximate_reciprocal),
+        _ => lanes_of!(approximate_dividend),
+    }
+}
+
 /// What is smaller is scaled up, as the unit takes it for zero.
 const SMALLEST_NORMAL: f32 = f32::MIN_POSITIVE;
 /// 2^24
@@ -126,15 +141,33 @@ fn reciprocal(a: f32) -> f32 {
 /// `div.full.f32`
 #[inline(always)]
 fn full_quotient(a: f32, b: f32) -> f32 {
-    let scale = up_or_down(b);
-    unit::reciprocal(b * scale) * (a * scale)
+    full_reciprocal(a, b) * full_dividend(a, b)
+}
+
+#[inline(always)]
+fn full_reciprocal(_: f32, b: f32) -> f32 {
+    unit::reciprocal(b * up_or_down(b))
+}
+
+#[inline(always)]
+fn full_dividend(a: f32, b: f32) -> f32 {
+    a * up_or_down(b)
 }
 
 /// `div.approx.f32`, which is 0 for a large divisor.
 #[inline(always)]
 fn quotient(a: f32, b: f32) -> f32 {
-    let scale = up(b);
-    unit::reciprocal(b * scale) * (a * scale)
+    approximate_reciprocal(a, b) * approximate_dividend(a, b)
+}
+
+#[inline(always)]
+fn approximate_reciprocal(_: f32, b: f32) -> f32 {
+    unit::reciprocal(b * up(b))
+}
+
+#[inline(always)]
+fn approximate_dividend(a: f32, b: f32) -> f32 {
+    a * up(b)
 }
 
 /// `ex2.approx.f32`

@@ -45,6 +45,9 @@ pub(super) fn compute(r: &mut Registers, op: &Op, mask: u32) {
         Op::Float1 { op, ty, mode, d, a } => float::one(r, op, ty, mode, d, a, mask),
         Op::Float2 { op, ty, mode, d, a, b } => float::two(r, op, ty, mode, d, [a, b], mask),
         Op::Fma { ty, mode, d, a, b, c } => float::fma(r, ty, mode, d, [a, b, c], mask),
+        Op::Joined { ty, mode, packed, negate, d, a, b, c } => {
+            float::joined(r, ty, mode, packed, negate, d, [a, b, c], mask);
+        }
         Op::PackedFloat1 { op, ty, mode, d, a } => half::run_packed(r, op, ty, mode, d, a, mask),
         Op::PackedFloat2 { op, ty, mode, d, a, b } => half::run_two(r, op, ty, mode, true, d, [a, b], mask),
         Op::PackedFma { ty, mode, d, a, b, c } => half::run_fma(r, ty, mode, true, d, [a, b, c], mask),

@@ -18,6 +18,7 @@ mod float;
 #[cfg(test)]
 mod forms;
 mod hints;
+mod joined;
 mod link;
 mod memory;
 mod modifiers;

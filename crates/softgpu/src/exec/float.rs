@@ -190,6 +190,42 @@ pub(super) fn fma(r: &mut Registers, ty: FloatType, mode: FloatMode, d: Slot, ab
     }
 }
 
+/// `fma` with the product's sign changed, or the addend's. A NaN that is passed on keeps its own.
+#[allow(clippy::too_many_arguments, reason = "what every operation has, and how many halves there are")]
+pub(super) fn joined(
+    r: &mut Registers,
+    ty: FloatType,
+    mode: FloatMode,
+    packed: bool,
+    negate: [bool; 2],
+    d: Slot,
+    abc: [Slot; 3],
+    mask: u32,
+) {
+    let [product, addend] = negate.map(|negate| if negate { ty.sign() } else { 0 });
+    let [product32, addend32] = negate.map(|negate| if negate { SIGN32 } else { 0 });
+    match ty {
+        FloatType::F32 if mode.is(false) => map3(r, d, abc, mask, |a: u32, b: u32, c: u32| {
+            bits32(f32::from_bits(a ^ product32).mul_add(f32::from_bits(b), f32::from_bits(c ^ addend32)))
+        }),
+        FloatType::F32 if mode.is(true) => map3(r, d, abc, mask, |a: u32, b: u32, c: u32| {
+            let [a, b, c] = [a ^ product32, b, c ^ addend32].map(|bits| f32::from_bits(flush32(bits)));
+            flushed_by(a.mul_add(b, c), f64::from(a).mul_add(b.into(), c.into()))
+        }),
+        FloatType::F64 if mode.is(false) => map3(r, d, abc, mask, |a: u64, b: u64, c: u64| {
+            let value = f64::from_bits(a ^ product).mul_add(f64::from_bits(b), f64::from_bits(c ^ addend));
+            bits64(value, [b, c, a])
+        }),
+        FloatType::F64 => {
+            map3(r, d, abc, mask, |a: u64, b: u64, c: u64| fma_bits(ty, mode, a ^ product, b, c ^ addend))
+        }
+        FloatType::F16 | FloatType::Bf16 => half::run_joined(r, ty, mode, packed, negate, d, abc, mask),
+        FloatType::F32 => map3(r, d, abc, mask, |a: u32, b: u32, c: u32| {
+            fma_bits(ty, mode, (a ^ product32).into(), b.into(), (c ^ addend32).into()) as u32
+        }),
+    }
+}
+
 pub(super) fn fma_bits(ty: FloatType, mode: FloatMode, a: u64, b: u64, c: u64) -> u64 {
     let [a, b, c] = [a, b, c].map(|bits| mode.operand(ty, bits));
     let bits = soft::fma(a, b, c, ty.format(), mode.rounding);
@@ -225,6 +261,10 @@ pub(super) fn two(r: &mut Registers, op: Float2, ty: FloatType, mode: FloatMode,
         (FloatType::F32, Float2::DivFull | Float2::DivApprox) => {
             approx::quotient32(r, op == Float2::DivFull, mode.flush, d, ab, mask);
         }
+        (
+            FloatType::F32,
+            Float2::ApproxReciprocal | Float2::ApproxDividend | Float2::FullReciprocal | Float2::FullDividend,
+        ) => approx::factor_of_quotient32(r, op, mode.flush, d, ab, mask),
         (FloatType::F32, Float2::Add) if mode.is(true) => on_cpu!(f32, flush32, flushed, +),
         (FloatType::F32, Float2::Sub) if mode.is(true) => on_cpu!(f32, flush32, flushed, -),
         (FloatType::F32, Float2::Mul) if mode.is(true) => map2(r, d, ab, mask, |a: u32, b: u32| {
@@ -292,8 +332,8 @@ pub(super) fn two_bits(op: Float2, ty: FloatType, mode: FloatMode, a: u64, b: u6
             flushed_as_unbounded(mode, ty, bits, |wide, widen| soft::div(widen(a), widen(b), wide, mode.rounding))
         }
         Float2::Min | Float2::Max => extreme(op, ty, mode, a, b),
-        // Signs are done with, and quotients that are approximate are those of lanes.
-        Float2::CopySign | Float2::DivFull | Float2::DivApprox => a,
+        // Signs are done with, and quotients that are approximate are those of lanes, as are their factors.
+        _ => a,
     };
     let bits = match (ty, op) {
         (FloatType::F64, Float2::Add | Float2::Sub | Float2::Mul) => bits64(f64::from_bits(bits), [b, a]),

@@ -164,6 +164,41 @@ fn is_outside(bits: u32) -> bool {
     bits & !SIGN == OUTSIDE.into()
 }
 
+fn run_three(r: &mut Registers, packed: bool, d: Slot, abc: [Slot; 3], mask: u32, half: impl Fn(u32, u32, u32) -> u32) {
+    if packed {
+        map3(r, d, abc, mask, |a: u32, b: u32, c: u32| pair(|shift| half(a >> shift, b >> shift, c >> shift)));
+    } else {
+        map3(r, d, abc, mask, half);
+    }
+}
+
+/// `fma` of halves with the product's sign changed, or the addend's.
+#[allow(clippy::too_many_arguments, reason = "what every operation has, and how many halves there are")]
+pub(super) fn run_joined(
+    r: &mut Registers,
+    ty: FloatType,
+    mode: FloatMode,
+    packed: bool,
+    negate: [bool; 2],
+    d: Slot,
+    abc: [Slot; 3],
+    mask: u32,
+) {
+    let [product, addend] = negate.map(|negate| if negate { SIGN } else { 0 });
+    match ty {
+        FloatType::F16 if mode.is(false) => {
+            run_three(r, packed, d, abc, mask, |a, b, c| fma(FloatType::F16, a ^ product, b, c ^ addend));
+        }
+        FloatType::Bf16 if mode.is(false) => {
+            run_three(r, packed, d, abc, mask, |a, b, c| fma(FloatType::Bf16, a ^ product, b, c ^ addend));
+        }
+        _ => run_three(r, packed, d, abc, mask, |a, b, c| {
+            let [a, b, c] = [a ^ product, b, c ^ addend].map(|bits| u64::from(bits & LOW));
+            fma_bits(ty, mode, a, b, c) as u32
+        }),
+    }
+}
+
 /// `fma` of halves, one in a register or two side by side.
 pub(super) fn run_fma(
     r: &mut Registers,
@@ -174,17 +209,12 @@ pub(super) fn run_fma(
     abc: [Slot; 3],
     mask: u32,
 ) {
-    fn run(r: &mut Registers, packed: bool, d: Slot, abc: [Slot; 3], mask: u32, half: impl Fn(u32, u32, u32) -> u32) {
-        if packed {
-            map3(r, d, abc, mask, |a: u32, b: u32, c: u32| pair(|shift| half(a >> shift, b >> shift, c >> shift)));
-        } else {
-            map3(r, d, abc, mask, half);
-        }
-    }
     match ty {
-        FloatType::F16 if mode.is(false) => run(r, packed, d, abc, mask, |a, b, c| fma(FloatType::F16, a, b, c)),
-        FloatType::Bf16 if mode.is(false) => run(r, packed, d, abc, mask, |a, b, c| fma(FloatType::Bf16, a, b, c)),
-        _ => run(r, packed, d, abc, mask, |a, b, c| {
+        FloatType::F16 if mode.is(false) => run_three(r, packed, d, abc, mask, |a, b, c| fma(FloatType::F16, a, b, c)),
+        FloatType::Bf16 if mode.is(false) => {
+            run_three(r, packed, d, abc, mask, |a, b, c| fma(FloatType::Bf16, a, b, c));
+        }
+        _ => run_three(r, packed, d, abc, mask, |a, b, c| {
             let [a, b, c] = [a, b, c].map(|bits| bits & LOW);
             if mode.outside_is_zero && (is_outside(a) || is_outside(b)) {
                 return 0;

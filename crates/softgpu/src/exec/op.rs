@@ -249,6 +249,17 @@ pub(super) enum Op {
         b: Slot,
         c: Slot,
     },
+    /// A product and a sum that are one instruction, with the product's sign or the addend's changed.
+    Joined {
+        ty: FloatType,
+        mode: FloatMode,
+        packed: bool,
+        negate: [bool; 2],
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+    },
     /// Two halves side by side.
     PackedFloat1 {
         op: Float1,

@@ -21,6 +21,7 @@ mod faults;
 mod floats;
 mod fuzz;
 mod integers;
+mod joined;
 mod memory;
 mod scheduling;
 mod tensor;

@@ -3,7 +3,8 @@
 //! A `mul` and an `add` or `sub` without a rounding modifier may become one `fma`, which rounds once instead of twice.
 //! Whether they do is the compiler's choice, and it may choose otherwise where the surroundings are others. So a
 //! product must not reach a sum of its type, by whatever copies: through registers, local memory, or as a function's
-//! argument or result (which may be inlined). Compilers have made their `fma`s before they write PTX, so this is rare.
+//! argument or result (which may be inlined). Compilers make most `fma`s before they write PTX, but leave some: of `a * b - c * d`
+//! nvcc writes two products and a difference.
 
 use crate::ast::{FunctionKind, Instruction, Operand};
 use crate::block_level::code::{Code, Register, Step};

@@ -12,6 +12,7 @@ use crate::exec::program::{Function, Preset, Source};
 use crate::system::SystemUse;
 use detshare_ptx::ScalarType;
 use detshare_ptx::ast::{self, FunctionKind, Space, Span, Statement, TableKind, Variable};
+use detshare_ptx::joined::Joined;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -91,6 +92,9 @@ pub(super) struct Builder<'a> {
     /// What the last `.loc` says.
     origin: Origin,
     local_bytes: u64,
+    pub(super) joined: Joined,
+    /// Of products that sums are joined with, by where they start.
+    pub(super) factors: HashMap<u32, [Slot; 2]>,
 }
 
 /// A preset without its slot.
@@ -142,6 +146,8 @@ pub(super) fn decode(
         lines: &source.line_starts,
         origin: Origin::default(),
         local_bytes: 0,
+        joined: if source.is_for_debugger { Joined::default() } else { Joined::of(function) },
+        factors: HashMap::new(),
     };
     builder.signature(function)?;
     builder.head(function)?;
@@ -440,6 +446,15 @@ impl<'a> Builder<'a> {
         self.body.function.wide - 1
     }
 
+    /// How many registers of 32 bits the function has asked for.
+    pub(super) fn registers(&self) -> u32 {
+        self.body.registers
+    }
+
+    pub(super) fn set_registers(&mut self, registers: u32) {
+        self.body.registers = registers;
+    }
+
     pub(super) fn fresh_predicate(&mut self) -> Slot {
         self.body.function.predicates += 1;
         self.body.function.predicates - 1
@@ -544,8 +559,18 @@ impl<'a> Builder<'a> {
                 None => return Err(Refusal::Unresolved(predicate.register.clone())),
             },
         };
-        let op = self.operation(instruction)?;
-        self.emit_guarded(guard, op);
+        self.keep_factors(instruction)?;
+        let joined = match self.joined.sum(instruction) {
+            Some(sum) => self.joined_sum(instruction, sum)?,
+            None => None,
+        };
+        let op = match joined {
+            Some(op) => op,
+            None => self.operation(instruction)?,
+        };
+        if !self.joined.is_gone(instruction) {
+            self.emit_guarded(guard, op);
+        }
         Ok(())
     }
 

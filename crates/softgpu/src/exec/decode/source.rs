@@ -11,6 +11,8 @@ pub(super) struct SourceText {
     pub(super) line_starts: Vec<u32>,
     /// What `.file` names, by number.
     pub(super) files: Arc<BTreeMap<u32, String>>,
+    /// Whether the driver's compiler leaves instructions as they are.
+    pub(super) is_for_debugger: bool,
 }
 
 impl SourceText {
@@ -19,7 +21,12 @@ impl SourceText {
             Item::Directive(directive) => file(&directive.text),
             _ => None,
         });
-        Self { text: text.into(), line_starts: line_starts(text), files: Arc::new(directives.collect()) }
+        Self {
+            text: text.into(),
+            line_starts: line_starts(text),
+            files: Arc::new(directives.collect()),
+            is_for_debugger: module.targets.iter().any(|target| target == "debug"),
+        }
     }
 }
 

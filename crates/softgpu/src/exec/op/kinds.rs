@@ -142,6 +142,11 @@ pub(in crate::exec) enum Float2 {
     Div,
     DivApprox,
     DivFull,
+    /// The two that quotients are products of, and what the last step of one takes.
+    ApproxReciprocal,
+    ApproxDividend,
+    FullReciprocal,
+    FullDividend,
     Min,
     Max,
     CopySign,
