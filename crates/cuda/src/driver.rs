@@ -274,6 +274,14 @@ fn loader_error() -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
+/// What the loader did not find for whoever opened a driver is no error of the program's: its `dlerror` is to know nothing of it, and
+/// the text is given back.
+pub fn forget_loader_errors() {
+    // The call after the one that hands the text out gives it back.
+    // SAFETY: no arguments, and nobody here holds a text from before.
+    while !unsafe { libc::dlerror() }.is_null() {}
+}
+
 fn address(handle: *mut c_void, name: &str) -> *mut c_void {
     let Ok(name) = CString::new(name) else { return core::ptr::null_mut() };
     // SAFETY: an open handle and a terminated name.

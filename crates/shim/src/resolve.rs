@@ -41,6 +41,7 @@ fn open() -> Result<Driver, DriverError> {
     let settings = settings::get();
     let search = Search { named: settings.driver.clone(), library_path: settings.library_path.clone() };
     let opened = driver::find(&search).and_then(|path| Driver::open(&path, visibility()));
+    driver::forget_loader_errors();
     match &opened {
         Ok(driver) => log::line(format_args!("driver {} version {}", driver.path().display(), driver.version())),
         Err(error) => log::line(format_args!("{error}")),

@@ -113,6 +113,7 @@ static void *first_call(void *unused) {
     (void)unused;
     pthread_barrier_wait(&barrier);
     expect(cuInit(0) == 0, "cuInit beside a fork");
+    expect(!dlerror(), "no error of the loader but the program's own");
     return 0;
 }
 static void fork_beside_first_call(void) {
