@@ -42,6 +42,14 @@ pub struct Status {
     pub environment: BTreeMap<String, String>,
     /// What is kept on disk.
     pub profiles: ProfilesStatus,
+    /// Whether the daemon can see who asks, and so could watch over it as a tenant. It cannot if it is in another container.
+    #[serde(default = "yes")]
+    pub sees_you: bool,
+}
+
+/// A daemon of a version that does not say so.
+const fn yes() -> bool {
+    true
 }
 
 /// What keeps tenants apart, as it was found or configured.

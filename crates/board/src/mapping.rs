@@ -62,6 +62,12 @@ fn os(what: &'static str) -> impl FnOnce(Errno) -> MapError {
     move |source| MapError::Os { what, source }
 }
 
+/// The number of a group's file: the same for all who have it, whatever container they are in, and no other file's while it is there.
+#[must_use]
+pub fn number_of(file: impl AsFd) -> Option<u64> {
+    fstat(file).ok().map(|found| found.st_ino)
+}
+
 /// A group in this process's memory.
 struct Mapping<T: Group>(NonNull<T>);
 

@@ -30,8 +30,8 @@ pub enum OwnerError {
         /// The kernel's answer.
         source: Errno,
     },
-    /// It is not a process of this pid namespace.
-    #[error("the peer has no pid here: run tenants and daemon in one pid namespace")]
+    /// It is not a process of this pid namespace, nor of one below.
+    #[error("it has no pid here: start the daemon outside of the tenant's container, or in its pid namespace")]
     NotVisible,
     /// It has ended meanwhile.
     #[error("process {pid} has ended")]
@@ -47,13 +47,22 @@ fn os(what: &'static str) -> impl FnOnce(Errno) -> OwnerError {
 
 /// Who made the other end of this socket, as the kernel noted it then.
 pub fn peer(stream: &UnixStream) -> Result<Peer, OwnerError> {
-    let none = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
-    // SAFETY: SO_PEERCRED writes a `ucred`.
-    let credentials = unsafe { option(stream, libc::SO_PEERCRED, none) }.map_err(os("ask who the peer is"))?;
-    match u32::try_from(credentials.pid) {
-        Ok(pid) if pid != 0 => Ok(Peer { pid, uid: credentials.uid }),
+    let libc::ucred { pid, uid, .. } = credentials(stream)?;
+    match u32::try_from(pid) {
+        Ok(pid) if pid != 0 => Ok(Peer { pid, uid }),
         _ => Err(OwnerError::NotVisible),
     }
+}
+
+/// Whose process that is. In a container, processes outside of it have a user but no pid.
+pub fn user_of_peer(stream: &UnixStream) -> Result<u32, OwnerError> {
+    Ok(credentials(stream)?.uid)
+}
+
+fn credentials(stream: &UnixStream) -> Result<libc::ucred, OwnerError> {
+    let none = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
+    // SAFETY: SO_PEERCRED writes a `ucred`.
+    unsafe { option(stream, libc::SO_PEERCRED, none) }.map_err(os("ask who the peer is"))
 }
 
 /// A process that something belongs to. It is held by a pidfd: another process with the same pid is not taken for it.

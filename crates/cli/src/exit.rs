@@ -6,7 +6,7 @@ pub(crate) const HELP: &str = "\
 Exit codes of all commands (0 is success; `run` ends with the program's own):
   64   bad usage
   66   the program was not found, or cannot be run through the shim
-  69   a part of DetShare is missing, no daemon runs, or it could not be started
+  69   a part of DetShare is missing, no daemon runs or could be started, or it is in another container
   71   the system refused something, such as a new process
   74   a file could not be read or written
   75   a daemon runs already (from detshared itself; `detshare up` is content with it)

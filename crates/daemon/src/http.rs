@@ -2,7 +2,6 @@
 
 use crate::metrics;
 use crate::service::{Refused, Service};
-use axum::Router;
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, PathRejection};
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
@@ -10,6 +9,7 @@ use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post, put};
+use axum::{Extension, Router};
 use detshare_api::{ErrorBody, Explanation, PolicyChange, Status, Tenant, TenantPatch};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -78,6 +78,13 @@ impl From<BytesRejection> for No {
     }
 }
 
+/// Who has connected.
+#[derive(Debug, Clone, Copy)]
+struct Caller {
+    /// Whether it has a pid here: it has none in a container that is not one of ours.
+    is_seen: bool,
+}
+
 type Shared = State<Arc<Service>>;
 /// Which tenant is meant.
 type Who = Result<Path<String>, PathRejection>;
@@ -106,8 +113,8 @@ async fn touch(State(service): Shared, request: Request, next: Next) -> Response
     next.run(request).await
 }
 
-async fn status(State(service): Shared) -> Json<Status> {
-    Json(service.status())
+async fn status(State(service): Shared, Extension(caller): Extension<Caller>) -> Json<Status> {
+    Json(service.status_for(caller.is_seen))
 }
 
 async fn tenants(State(service): Shared) -> Json<Vec<Tenant>> {
@@ -127,7 +134,11 @@ async fn change(State(service): Shared, who: Who, body: Body) -> Result<Json<Ten
     Ok(Json(service.change(&who?, &patch)?))
 }
 
-async fn set_policy(State(service): Shared, body: Body) -> Result<Json<Status>, No> {
+async fn set_policy(
+    State(service): Shared,
+    Extension(caller): Extension<Caller>,
+    body: Body,
+) -> Result<Json<Status>, No> {
     let PolicyChange { policy, aggressiveness } = read(body)?;
     if policy.is_none() && aggressiveness.is_none() {
         let hint = "say `policy` or `aggressiveness`".to_string();
@@ -139,18 +150,18 @@ async fn set_policy(State(service): Shared, body: Body) -> Result<Json<Status>, 
     if let Some(part) = aggressiveness {
         service.set_aggressiveness(part)?;
     }
-    Ok(Json(service.status()))
+    Ok(Json(service.status_for(caller.is_seen)))
 }
 
-async fn reload(State(service): Shared) -> Result<Json<Status>, No> {
+async fn reload(State(service): Shared, Extension(caller): Extension<Caller>) -> Result<Json<Status>, No> {
     service.reload()?;
-    Ok(Json(service.status()))
+    Ok(Json(service.status_for(caller.is_seen)))
 }
 
-async fn shutdown(State(service): Shared) -> (StatusCode, Json<Status>) {
+async fn shutdown(State(service): Shared, Extension(caller): Extension<Caller>) -> (StatusCode, Json<Status>) {
     tracing::info!("asked to end");
     service.stop();
-    (StatusCode::ACCEPTED, Json(service.status()))
+    (StatusCode::ACCEPTED, Json(service.status_for(caller.is_seen)))
 }
 
 async fn metrics(State(service): Shared) -> Result<Response, No> {
@@ -188,14 +199,12 @@ pub(crate) async fn serve(service: Arc<Service>, listener: UnixListener) {
                 continue;
             }
         };
-        if !is_ours(&stream) {
-            continue;
-        }
+        let Some(caller) = caller_of(&stream) else { continue };
         let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
             tracing::warn!("there are too many connections; one was closed");
             continue;
         };
-        let (service, router) = (Arc::clone(&service), router.clone());
+        let (service, router) = (Arc::clone(&service), router.clone().layer(Extension(caller)));
         tokio::spawn(async move {
             answer(&service, router, stream).await;
             drop(permit);
@@ -203,16 +212,19 @@ pub(crate) async fn serve(service: Arc<Service>, listener: UnixListener) {
     }
 }
 
-fn is_ours(stream: &UnixStream) -> bool {
+/// Who has connected, if it is our user.
+fn caller_of(stream: &UnixStream) -> Option<Caller> {
     match stream.peer_cred() {
-        Ok(peer) if peer.uid() == rustix::process::geteuid().as_raw() => true,
+        Ok(peer) if peer.uid() == rustix::process::geteuid().as_raw() => {
+            Some(Caller { is_seen: peer.pid().is_some_and(|pid| pid != 0) })
+        }
         Ok(peer) => {
             tracing::warn!(user = peer.uid(), "another user's connection was closed");
-            false
+            None
         }
         Err(error) => {
             tracing::warn!(%error, "it cannot be made out who has connected; the connection was closed");
-            false
+            None
         }
     }
 }

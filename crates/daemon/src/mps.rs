@@ -11,10 +11,13 @@
 //! If it ends while tenants are there, those have lost the GPU's state anyway. A new one would be no good to them, and they
 //! would be strangers to it; so it is started again when the last of them has gone.
 
+mod client;
 mod control;
 
+pub use client::Client;
 pub use control::{AskError, Control, PROGRAM, find_on_path};
 
+use client::Known;
 use control::Process;
 use detshare_api::{Mps as MpsStatus, MpsState};
 use std::collections::BTreeMap;
@@ -54,7 +57,7 @@ struct Seen {
 /// Whether a process is a client; answered once.
 #[derive(Debug)]
 struct Question {
-    pid: u32,
+    process: Known,
     answer: oneshot::Sender<bool>,
     looks: u32,
 }
@@ -114,7 +117,7 @@ impl Mps {
     /// Whether the process is a client, looked at for a few seconds; nothing if that could not be found out.
     pub async fn has_client(&self, pid: u32) -> Option<bool> {
         let (answer, answered) = oneshot::channel();
-        self.questions.try_send(Question { pid, answer, looks: 0 }).ok()?;
+        self.questions.try_send(Question { process: Known::of(pid), answer, looks: 0 }).ok()?;
         answered.await.ok()
     }
 
@@ -249,7 +252,7 @@ async fn answer(control: &Control, waiting: Vec<Question>) -> Vec<Question> {
     let mut again = Vec::new();
     for mut question in waiting {
         question.looks += 1;
-        if clients.contains(&question.pid) {
+        if question.process.is_among(&clients) {
             _ = question.answer.send(true);
         } else if question.looks >= MOST_LOOKS {
             _ = question.answer.send(false);

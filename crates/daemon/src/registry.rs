@@ -19,7 +19,7 @@ use detshare_policy::{Launch, Reason};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -250,6 +250,11 @@ impl Registry {
 impl Present {
     pub(crate) fn pid(&self) -> u32 {
         self.claim.owner().pid()
+    }
+
+    /// The file of its page.
+    pub(crate) fn page(&self) -> BorrowedFd<'_> {
+        self.page.as_fd()
     }
 
     pub(crate) fn slot(&self) -> usize {

@@ -266,7 +266,7 @@ impl Service {
             self.keep(state, seen);
         }
         let (name, pid) = (present.name.as_str(), present.pid());
-        block_level::forget(&self.folder, pid);
+        block_level::forget(&self.folder, present.page());
         match why {
             Leaving::Ended => {
                 self.counters.deaths.inc();
@@ -317,6 +317,11 @@ impl Service {
 
     // ---- What is asked over HTTP
 
+    /// As it is told to somebody who asks.
+    pub(crate) fn status_for(&self, is_seen: bool) -> Status {
+        Status { sees_you: is_seen, ..self.status() }
+    }
+
     pub(crate) fn status(&self) -> Status {
         let (files, set_aside) = self.store.as_ref().map_or((0, 0), Store::count);
         let state = self.state();
@@ -341,6 +346,7 @@ impl Service {
                 files,
                 set_aside,
             },
+            sees_you: true,
         }
     }
 
@@ -365,7 +371,7 @@ impl Service {
             policy: self.policy(&state).0,
             aggressiveness: aggressiveness(&state).part(),
             decisions: present.explain(name_of),
-            block_level: block_level::read(&self.folder, present.pid()),
+            block_level: block_level::read(&self.folder, present.page()),
         })
     }
 

@@ -13,7 +13,9 @@ use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use core::time::Duration;
 use detshare_board::join::{Arrived, Hello, JoinError, Welcome};
-use detshare_board::{Class, DaemonView, Entry, MapError, SLOTS, SlotState, StepPage, Tenant, TenantView, peer};
+use detshare_board::{
+    Class, DaemonView, Entry, MapError, SLOTS, SlotState, StepPage, Tenant, TenantView, number_of, user_of_peer,
+};
 use detshare_cuda::types::{CUdevice, CUdevice_attribute, CUuuid};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -76,6 +78,11 @@ pub(crate) fn entry() -> Option<Entry> {
         SlotState::Taken(occupant) => Some(occupant.entry),
         SlotState::Free | SlotState::Torn => None,
     }
+}
+
+/// What the daemon knows this process's page by, in whatever container we are.
+pub(crate) fn page_number() -> Option<u64> {
+    number_of(membership()?.page.file())
 }
 
 /// Run in a forked child: the page is its parent's.
@@ -266,7 +273,7 @@ impl Membership {
     fn serve(&self, stream: &UnixStream) -> Result<(), ServeError> {
         // SAFETY: always works.
         let user = unsafe { libc::geteuid() };
-        if peer(stream).map_or(u32::MAX, |peer| peer.uid) != user {
+        if user_of_peer(stream).unwrap_or(u32::MAX) != user {
             return Err(ServeError::Foreign);
         }
         stream.set_read_timeout(Some(ANSWER))?;

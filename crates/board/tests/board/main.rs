@@ -3,6 +3,7 @@
 #![cfg(not(loom))]
 
 mod child;
+mod filtered;
 mod hostile;
 mod join;
 mod pages;

@@ -48,6 +48,11 @@ pub(crate) enum RunError {
     /// What `detshare up` said.
     #[error("no daemon for the program: {reason}")]
     Up { reason: String, code: u8 },
+    #[error(
+        "the daemon does not see this process and could not watch over it: one of them is in a container; start the daemon outside \
+         of it, or in one that has the host's processes (docker run --pid=host, hostPID)"
+    )]
+    Unseen,
     #[error("{program} was not found at the last moment: try again")]
     Vanished { program: String },
     #[error("the system did not start {program} ({source}): check its arguments and limits, and try again")]
@@ -59,7 +64,7 @@ impl RunError {
         match self {
             Self::Inherited(_) => exit::USAGE,
             Self::Program(error) => error.exit_code(),
-            Self::Shim(_) | Self::Part(_) => exit::UNAVAILABLE,
+            Self::Shim(_) | Self::Part(_) | Self::Unseen => exit::UNAVAILABLE,
             Self::Daemon(error) => error.exit_code(),
             Self::Up { code, .. } => *code,
             Self::Vanished { .. } => exit::NO_PROGRAM,
@@ -100,16 +105,26 @@ fn be_the_driver(command: &mut Command, driver: PathBuf) -> Result<(), RunError>
 fn be_a_tenant(command: &mut Command, settings: &Settings, driver: Option<PathBuf>) -> Result<(), RunError> {
     let shim = shim::find()?;
     let status = daemon_status()?;
+    if !status.sees_you {
+        return Err(RunError::Unseen);
+    }
+    let folder = daemon::folder();
     preload(command, shim, driver.as_deref().map(runtimes).unwrap_or_default());
     command
         .envs(settings.environment())
-        .envs(status.environment)
-        .env(places::FOLDER_VARIABLE, daemon::folder())
+        .envs(status.environment.iter().map(|(name, value)| (name, as_seen_here(value, &status.folder, &folder))))
+        .env(places::FOLDER_VARIABLE, &folder)
         .env("DETSHARE_RUN", std::process::id().to_string());
     if let Some(driver) = driver {
         command.env("DETSHARE_DRIVER", driver);
     }
     Ok(())
+}
+
+/// What the daemon says of its folder, where that has another place for us: in a container, say.
+fn as_seen_here(value: &str, theirs: &Path, ours: &Path) -> OsString {
+    let inside = Path::new(value).strip_prefix(theirs);
+    inside.map_or_else(|_| value.into(), |inside| ours.join(inside).into())
 }
 
 /// CUDA's runtimes for the software GPU, which lie beside it: one for each release that programs are linked against.
@@ -177,5 +192,18 @@ impl Settings {
             ("DETSHARE_BLOCK_LEVEL", self.block_level.then(|| "on".to_string())),
         ];
         variables.into_iter().filter_map(|(name, value)| Some((name, value?.into()))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_daemons_folder_is_named_as_it_is_called_here() {
+        let (theirs, ours) = (Path::new("/run/user/1000/detshare"), Path::new("/detshare"));
+        assert_eq!(as_seen_here("/run/user/1000/detshare/mps/pipe", theirs, ours), "/detshare/mps/pipe");
+        assert_eq!(as_seen_here("/run/user/1000/detshare-2/pipe", theirs, ours), "/run/user/1000/detshare-2/pipe");
+        assert_eq!(as_seen_here("0", theirs, ours), "0");
     }
 }

@@ -23,6 +23,7 @@ fn status(tenants: usize) -> Box<Status> {
         mps: None,
         environment: std::collections::BTreeMap::default(),
         profiles: ProfilesStatus { folder: None, files: 0, set_aside: 0 },
+        sees_you: true,
     })
 }
 

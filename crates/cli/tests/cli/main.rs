@@ -6,6 +6,7 @@ mod bench;
 mod bench_llm;
 mod bench_stage;
 mod block_level;
+mod containers;
 mod control;
 mod daemon;
 mod doctor;

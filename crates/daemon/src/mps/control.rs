@@ -1,5 +1,6 @@
 //! NVIDIA's control program: starting it, and asking the one that runs.
 
+use super::Client;
 use detshare_api::RuntimeFolder;
 use detshare_board::Owner;
 use std::collections::BTreeSet;
@@ -141,18 +142,19 @@ impl Control {
 
     /// The pids of its servers.
     pub async fn servers(&self) -> Result<Vec<u32>, AskError> {
-        Ok(first_numbers(&self.ask("get_server_list").await?).collect())
+        let list = self.ask("get_server_list").await?;
+        Ok(list.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect())
     }
 
-    /// The pids of all clients.
-    pub async fn clients(&self) -> Result<BTreeSet<u32>, AskError> {
+    /// All clients.
+    pub async fn clients(&self) -> Result<BTreeSet<Client>, AskError> {
         let mut clients = BTreeSet::new();
         for server in self.servers().await? {
-            clients.extend(first_numbers(&self.ask(&format!("get_client_list {server}")).await?));
+            clients.extend(Client::all(&self.ask(&format!("get_client_list {server}")).await?));
         }
         // Newer ones have a table of all, with those whose server is not up yet.
         if let Ok(table) = self.ask("ps").await {
-            clients.extend(first_numbers(&table));
+            clients.extend(Client::all(&table));
         }
         Ok(clients)
     }
@@ -164,11 +166,6 @@ async fn read(from: Option<impl AsyncReadExt + Unpin>) -> Result<String, io::Err
         from.take(LONGEST_ANSWER).read_to_end(&mut bytes).await?;
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// The number that each line begins with; titles begin with none.
-fn first_numbers(text: &str) -> impl Iterator<Item = u32> {
-    text.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok())
 }
 
 /// The control daemon's process.
@@ -231,19 +228,5 @@ impl Process {
             }
             Self::Unknown => {}
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pids_are_read_from_lists_and_tables() {
-        let read = |text| first_numbers(text).collect::<Vec<_>>();
-        assert_eq!(read("123\n456\n"), [123, 456]);
-        assert_eq!(read("PID       ID    SERVER    DEVICE\n9741      0     6472      GPU-cb213   python\n"), [9741]);
-        assert_eq!(read(""), [0_u32; 0]);
-        assert_eq!(read("Server 12 not found\n-4\n99999999999\n"), [0_u32; 0]);
     }
 }

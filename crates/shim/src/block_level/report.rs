@@ -1,15 +1,15 @@
 //! What people are told: of each kernel whether it was rewritten or why not, which version runs, and what was measured.
 //!
-//! It goes into a file of this process in the daemon's folder, which the daemon reads when somebody asks. Our thread writes
-//! it, no more often than needed.
+//! It goes into a file of this process in the daemon's folder, called by the number of its page, which the daemon reads when somebody
+//! asks. Our thread writes it, no more often than needed.
 
 use super::loaded::Callable;
 use super::parts::{BY_OTHERS, COUNTS};
 use super::plan;
 use super::prepared;
 use super::{cache, turnaround_ns};
-use crate::settings;
 use crate::stats::{json, write_whole};
+use crate::tenant;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use detshare_board::clock;
@@ -30,14 +30,15 @@ pub(super) fn changed() {
 
 /// Writes what has changed. For our thread.
 pub(super) fn write() {
+    // What has changed before anybody is there to be told is told later.
+    let (Some(folder), Some(page)) = (cache::folder(), tenant::page_number()) else { return };
     if !CHANGED.swap(false, Ordering::Relaxed) {
         return;
     }
     plan::for_each(plan::Plan::publish);
-    let Some(folder) = cache::folder() else { return };
     _ = std::fs::create_dir(&folder);
     // Nobody is told if the disk is full; nothing else depends on it.
-    _ = write_whole(&folder.join(format!("{}.json", settings::get().process)), &text());
+    _ = write_whole(&folder.join(format!("{page}.json")), &text());
 }
 
 fn text() -> String {

@@ -104,6 +104,11 @@ pub(super) fn runtime_folder() -> Finding {
 pub(super) fn running_daemon(status: &Result<Status, DaemonError>) -> Finding {
     const CHECK: &str = "daemon";
     match status {
+        Ok(status) if !status.sees_you => Finding::problem(
+            CHECK,
+            format!("runs (pid {} there) and does not see us: we are in different containers", status.pid),
+            "start it outside of the tenants' containers, or in one that has the host's processes (hostPID)",
+        ),
         Ok(status) if status.version == OUR_VERSION => {
             Finding::ok(CHECK, format!("runs (pid {}), {} tenants", status.pid, status.tenants))
         }
