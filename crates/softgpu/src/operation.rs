@@ -5,6 +5,7 @@ use crate::engine::{Launch, Work};
 use crate::exec::interface::Shape;
 use crate::memory;
 use crate::module::Function;
+use crate::pool::Offer;
 use crate::sm::Lane;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -25,7 +26,8 @@ pub(crate) enum Operation {
     Callback(Callback),
     Memory(Vec<MemoryOperation>),
     Semaphores(Vec<SemaphoreUse>),
-    Free(u64),
+    /// An address, and the offer to have it again until then.
+    Free(u64, Option<Offer>),
     /// Gives up what is in these parts of managed memory: address and bytes.
     Discard(Vec<(u64, u64)>),
 }
@@ -171,8 +173,10 @@ impl Operation {
             })),
             Self::Memory(operations) => one_after_another(operations, |operation| operation.run()),
             Self::Semaphores(uses) => one_after_another(uses, SemaphoreUse::run),
-            Self::Free(address) => Work::Quick(Box::new(move || {
-                memory::free(address);
+            Self::Free(address, offer) => Work::Quick(Box::new(move || {
+                if offer.is_none_or(Offer::end) {
+                    memory::free(address);
+                }
             })),
             Self::Discard(parts) => Work::Quick(Box::new(move || {
                 parts.into_iter().for_each(|(address, bytes)| memory::managed::discard(address, bytes));

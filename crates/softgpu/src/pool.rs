@@ -5,7 +5,7 @@ use crate::handle::{self, Table};
 use crate::memory::access::bit;
 use crate::memory::shared::FileOf;
 use crate::memory::{self, ALL, Kind};
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use detshare_cuda::types::CUmemPool_attribute as Attribute;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
@@ -157,12 +157,79 @@ pub(crate) fn of(address: u64) -> Option<usize> {
     ORIGINS.lock().expect("no panic while it is held").get(&address).map(|(pool, _)| *pool)
 }
 
-/// What came from there is freed.
-pub(crate) fn forget(address: u64) {
-    let origin = ORIGINS.lock().expect("no panic while it is held").remove(&address);
-    let Some((pool, bytes)) = origin.and_then(|(pool, bytes)| Some((POOLS.get(pool)?, bytes))) else { return };
+/// What came from there is freed; returns its pool and the bytes.
+pub(crate) fn forget(address: u64) -> Option<(usize, u64)> {
+    let (pool, bytes) = ORIGINS.lock().expect("no panic while it is held").remove(&address)?;
+    count_freed(pool, bytes);
+    Some((pool, bytes))
+}
+
+/// So much of a pool is in use no more.
+pub(crate) fn count_freed(pool: usize, bytes: u64) {
+    let Some(pool) = POOLS.get(pool) else { return };
     let keep = pool.get(Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD.0).unwrap_or(0);
     let mut used = pool.used();
     used.now = used.now.saturating_sub(bytes);
     used.trim(keep);
+}
+
+/// What somebody wants of a pool, in a stream's order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Wish {
+    pub(crate) stream: u64,
+    pub(crate) pool: usize,
+    pub(crate) bytes: u64,
+}
+
+/// Memory whose freeing waits for its turn in a stream. Until then it can be had again in that stream, whose order sees to it that
+/// whoever had it is done.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Offer {
+    wish: Wish,
+    /// No two offers have the same, because an address can be offered again.
+    number: u64,
+}
+
+/// The offers that stand, the newest last: number and address.
+type Standing = HashMap<Wish, Vec<(u64, u64)>>;
+
+static OFFERS: LazyLock<Mutex<Standing>> = LazyLock::new(Mutex::default);
+
+fn offers() -> MutexGuard<'static, Standing> {
+    OFFERS.lock().expect("no panic while it is held")
+}
+
+impl Offer {
+    /// Who wishes for the like of it can have this address, from now on.
+    pub(crate) fn make(wish: Wish, address: u64) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        offers().entry(wish).or_default().push((number, address));
+        Self { wish, number }
+    }
+
+    /// Its turn has come; false if the memory has a new owner.
+    pub(crate) fn end(self) -> bool {
+        let mut offers = offers();
+        let Some(standing) = offers.get_mut(&self.wish) else { return false };
+        let position = standing.iter().position(|(number, _)| *number == self.number);
+        if let Some(position) = position {
+            standing.remove(position);
+        }
+        if standing.is_empty() {
+            offers.remove(&self.wish);
+        }
+        position.is_some()
+    }
+}
+
+/// Memory that is offered and is just what is wanted: it has a new owner.
+pub(crate) fn again(wish: Wish) -> Option<u64> {
+    let mut offers = offers();
+    let standing = offers.get_mut(&wish)?;
+    let (_, address) = standing.pop()?;
+    if standing.is_empty() {
+        offers.remove(&wish);
+    }
+    Some(address)
 }

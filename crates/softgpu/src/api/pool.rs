@@ -8,7 +8,7 @@ use crate::memory::access::bit;
 use crate::memory::managed::Location;
 use crate::memory::{self, Kind, Range, Wanted};
 use crate::operation::Operation;
-use crate::pool::{self, Behind, POOLS, Pool};
+use crate::pool::{self, Behind, Offer, POOLS, Pool, Wish};
 use crate::stream;
 use core::ffi::c_void;
 use detshare_cuda::types::{
@@ -238,10 +238,14 @@ pub(crate) unsafe fn cuMemAllocFromPoolAsync(
     };
     let out_of_memory = CUresult::CUDA_ERROR_OUT_OF_MEMORY;
     let wanted = Wanted { bytes: bytes as u64, kind, device, context: 0, align: 1, access: found.access() };
-    let range = found.used().take(bytes as u64, found.most).and_then(|()| memory::take(&wanted));
-    let Some(range) = range else { return Err(out_of_memory) };
-    pool::note(range.start, pool.0.addr(), bytes as u64);
-    give(address, CUdeviceptr_v2(range.start))
+    found.used().take(bytes as u64, found.most).ok_or(out_of_memory)?;
+    let again = pool::again(Wish { stream: stream.id, pool: pool.0.addr(), bytes: bytes as u64 });
+    let Some(start) = again.or_else(|| Some(memory::take(&wanted)?.start)) else {
+        pool::count_freed(pool.0.addr(), bytes as u64);
+        return Err(out_of_memory);
+    };
+    pool::note(start, pool.0.addr(), bytes as u64);
+    give(address, CUdeviceptr_v2(start))
 }
 
 /// From the pool that is current on the stream's device.
@@ -269,9 +273,11 @@ pub(crate) unsafe fn cuMemFreeAsync(address: CUdeviceptr, stream: CUstream) -> O
     }
     let range = memory::find(address.0).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     require_freeable(address.0, &range)?;
-    pool::forget(address.0);
+    // What a graph frees is freed at each of its launches.
+    let origin = pool::forget(address.0).filter(|_| stream.capturing().is_none());
+    let offer = origin.map(|(pool, bytes)| Offer::make(Wish { stream: stream.id, pool, bytes }, address.0));
     if let Ok(owner) = context::find(range.context) {
         owner.disown(address.0);
     }
-    stream.perform(Operation::Free(address.0))
+    stream.perform(Operation::Free(address.0, offer))
 }

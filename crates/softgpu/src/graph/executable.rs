@@ -186,7 +186,7 @@ impl Step {
                 nothing(after)
             }
             Content::Free(address) if !memory::holds(*address) => {
-                engine::submit(Operation::Free(*address).into_work(0), after, &run.fate)
+                engine::submit(Operation::Free(*address, None).into_work(0), after, &run.fate)
             }
             Content::Conditional(branching) => conditional::submit(branching, &self.bodies, after, run),
             Content::Empty | Content::Child(_) | Content::Allocate(_) | Content::Free(_) => nothing(after),

@@ -46,7 +46,7 @@ impl Content {
                 Self::Batch(Arc::new(Batch { context: 0, operations }), own)
             }
             Operation::Semaphores(uses) => Self::Semaphores(Arc::new(semaphore_parameters(uses)), own),
-            Operation::Free(address) => Self::Free(*address),
+            Operation::Free(address, _) => Self::Free(*address),
             _ => Self::Operation(own),
         }
     }

@@ -22,6 +22,8 @@ tests! { pool:
     use_is_counted,
     trimming_gives_back,
     freed_memory_is_used_again,
+    memory_used_again_has_one_owner_at_a_time,
+    freeing_makes_room_before_its_turn,
     freeing_waits_for_its_turn,
     memory_can_be_used_in_another_stream,
     synchronous_free,
@@ -216,6 +218,51 @@ fn freed_memory_is_used_again(driver: &Driver) -> Outcome {
     let second = alloc(&gpu, MEBIBYTE, stream)?;
     note!("the same stream gets {} address again", if first == second { "the same" } else { "another" });
     ok!(driver, cuMemFreeAsync(second, stream));
+    gpu.wait(stream)
+}
+
+fn memory_used_again_has_one_owner_at_a_time(driver: &Driver) -> Outcome {
+    const WORDS: u32 = 1_000;
+    let gpu = gpu_with_pools(driver)?;
+    let [fill, copy] = gpu.kernels([c"fill", c"copy"])?;
+    let (gate, stream, other) = (gpu.gate()?, gpu.stream(NON_BLOCKING)?, gpu.stream(NON_BLOCKING)?);
+    let rounds: [u32; 3] = [7, 8, 9];
+    let seen = rounds.iter().map(|_| gpu.shared_words(WORDS as usize)).collect::<Result<Vec<_>, _>>()?;
+    gpu.hold_at(&gate, stream)?;
+    for (value, seen) in rounds.iter().zip(&seen) {
+        let pointer = alloc(&gpu, MEBIBYTE, stream)?;
+        gpu.launch(fill, WORDS, stream, &[&pointer, value, &WORDS])?;
+        gpu.launch(copy, WORDS, stream, &[&seen.at(0), &pointer, &WORDS])?;
+        ok!(driver, cuMemFreeAsync(pointer, stream));
+    }
+    // Another stream does not wait for that one, so it gets none of it.
+    let pointer = alloc(&gpu, MEBIBYTE, other)?;
+    gpu.launch(fill, WORDS, other, &[&pointer, &1_u32, &WORDS])?;
+    gpu.wait(other)?;
+    gate.open();
+    gpu.wait(stream)?;
+    gate.was_passed()?;
+    for (value, seen) in rounds.iter().zip(&seen) {
+        ensure!((0..WORDS as usize).all(|at| seen.get(at) == *value), "the round of {value} saw other words");
+    }
+    ensure!(gpu.read(pointer, WORDS as usize)?.iter().all(|word| *word == 1), "the other stream's words are gone");
+    ok!(driver, cuMemFreeAsync(pointer, other));
+    gpu.wait(other)
+}
+
+fn freeing_makes_room_before_its_turn(driver: &Driver) -> Outcome {
+    let gpu = gpu_with_pools(driver)?;
+    let (gate, stream) = (gpu.gate()?, gpu.stream(NON_BLOCKING)?);
+    let (mut free, mut total) = (0, 0);
+    ok!(driver, cuMemGetInfo_v2(&raw mut free, &raw mut total));
+    gpu.hold_at(&gate, stream)?;
+    // Three times what there is, one after the other.
+    for _ in 0..24 {
+        let pointer = alloc(&gpu, free / 8, stream)?;
+        ok!(driver, cuMemFreeAsync(pointer, stream));
+    }
+    gpu.is_pending(stream)?;
+    gate.open();
     gpu.wait(stream)
 }
 
