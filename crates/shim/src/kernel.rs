@@ -397,7 +397,11 @@ impl Kernel {
             return false;
         }
         let cluster = if shape.cluster == 0 { self.cluster.load(Ordering::Relaxed) } else { shape.cluster };
-        cluster <= EVERYWHERE && (!shape.cooperative || is_resident(function, shape, coroutine.lanes[lane].width()))
+        if shape.cooperative {
+            // How many clusters are there at once on a lane, nobody says; where they were compiled in, a grid may even count them.
+            return cluster <= 1 && is_resident(function, shape, coroutine.lanes[lane].width());
+        }
+        cluster <= EVERYWHERE
     }
 }
 

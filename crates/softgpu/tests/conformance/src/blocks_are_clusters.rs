@@ -26,6 +26,7 @@ tests! { blocks_are_clusters:
     nodes_count_clusters,
     captured_launches_count_clusters,
     cooperative_launches_count_clusters,
+    cooperative_clusters_on_half_of_the_device,
     occupancy_counts_clusters,
     launches_of_kernels_count_clusters,
     block_and_cluster_are_needed,
@@ -276,6 +277,23 @@ fn cooperative_launches_count_clusters(driver: &Driver) -> Outcome {
     let code = cu!(driver, cuLaunchCooperativeKernel(kernel, 2, 1, 1, 1, 1, 1, 0, NULL_STREAM, pointers));
     let blocks = blocks_in(&gpu.read(out, WORDS)?);
     note!("a cooperative launch of 2 clusters gives {}, and {blocks} blocks", describe(code));
+    Ok(())
+}
+
+/// Six times as many blocks as the launch says: few SMs could hold the number that it says, and not the blocks.
+fn cooperative_clusters_on_half_of_the_device(driver: &Driver) -> Outcome {
+    const SHARED: u32 = 48 << 10;
+    let gpu = Gpu::new(driver)?;
+    let (kernel, out) = (kernel(&gpu)?, gpu.zeros(WORDS)?);
+    let mut clusters: c_int = 0;
+    let config = CUlaunchConfig { sharedMemBytes: SHARED, ..config(1, 1, NULL_STREAM, &mut []) };
+    ok!(driver, cuOccupancyMaxActiveClusters(&raw mut clusters, kernel, &raw const config));
+    let clusters = clusters.unsigned_abs() / 2;
+    let mut pointers = addresses(&[&out]);
+    let pointers = pointers.as_mut_ptr();
+    ok!(driver, cuLaunchCooperativeKernel(kernel, clusters, 1, 1, 1, 1, 1, SHARED, NULL_STREAM, pointers));
+    let threads: u32 = gpu.read(out, WORDS)?[..64].iter().sum();
+    ensure!(threads == 6 * clusters * THREADS, "{threads} threads of {clusters} clusters");
     Ok(())
 }
 
