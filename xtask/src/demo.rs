@@ -111,13 +111,13 @@ impl Stage {
     fn side_by_side(&self) -> Result<()> {
         println!("\n  two processes                    first: ms a launch   second: ms a launch   both computed");
         let all: &[&str] = &[LAUNCHES];
-        let (front, back): (&[&str], &[&str]) = (&[LAUNCHES, "0", "64"], &[LAUNCHES, "64", "64"]);
+        let (front, back): (&[&str], &[&str]) = (&[LAUNCHES, "front", "64"], &[LAUNCHES, "rest", "64"]);
         let mut checksum = None;
         for (name, first, second, together) in [
             ("one after the other", all, all, false),
             ("together on all SMs", all, all, true),
-            ("on 64 SMs, one after the other", front, back, false),
-            ("together, each on its own 64 SMs", front, back, true),
+            ("on 64 SMs, then on the others", front, back, false),
+            ("together, each on SMs of its own", front, back, true),
         ] {
             let (first, second) = self.pair(first, second, together)?;
             ensure!(first.0 == second.0, "they computed {} and {}", first.0, second.0);

@@ -49,7 +49,8 @@ const VERIFIED: [&str; 9] = [
     "cupy_kernels",
 ];
 
-/// The programs' checks; `run.py` fills in what stands in braces, and runs the timed ones alone.
+/// The programs' checks; `run.py` fills in what stands in braces, and runs the timed ones alone. Kernels that call themselves make a
+/// context take gigabytes of the GPU, so few of those that load such kernels run at once.
 const CHECKS: &str = r#"[
  {"name": "surface_exports", "timeout_s": 60,
   "command": ["bin/surface", "--shim", "{shim}", "--driver", "{driver}", "--out", "{out}", "exports"]},
@@ -77,9 +78,9 @@ const CHECKS: &str = r#"[
  {"name": "mps_restart", "timed": true, "timeout_s": 90,
   "command": ["python3", "mps_restart.py", "--detshare", "bin/detshare", "--shim", "{shim}", "--program", "bin/step_probe", "--out", "{out}"]},
  {"name": "kernel_fuzz", "timeout_s": 240,
-  "command": ["bin/kernel_fuzz", "replay", "--all", "--driver", "{driver}", "kernels.corpus"]},
+  "command": ["bin/kernel_fuzz", "replay", "--all", "--jobs", "6", "--driver", "{driver}", "kernels.corpus"]},
  {"name": "block_level", "timeout_s": 600,
-  "command": ["bin/block_level", "run", "--driver", "{driver}", "--limit", "570", "--out", "{out}", "block-level"]},
+  "command": ["bin/block_level", "run", "--jobs", "6", "--driver", "{driver}", "--limit", "570", "--out", "{out}", "block-level"]},
  {"name": "block_level_shim", "timeout_s": 240,
   "command": ["python3", "block_level_shim.py", "--out", "{out}"]},
  {"name": "block_level_sharing", "timed": true, "timeout_s": 500,

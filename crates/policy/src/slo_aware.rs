@@ -32,15 +32,16 @@ pub(crate) const DISTURBS: Dial = Dial::new(100);
 const COMPUTE: Dial = Dial::new(500);
 const ANY: Dial = Dial::new(750);
 
-/// By how much a launch may overrun the time at which a step is due; below 0, how long before it must be over. A part of what
-/// the step lasts: the longer it is, the less it is disturbed by the same delay.
+/// By how much a launch may overrun the time at which a step is due; below 0, how long before it must be over. Up to the usual dial
+/// the GPU rests as long before a step as it does at 0: less rest makes every step longer, and next to nothing more runs in it. Beyond, a
+/// part of what the step lasts: the longer it is, the less it is disturbed by the same delay.
 fn overrun(dial: Dial, lasts_ns: u64) -> i64 {
     const NEVER_DISTURB: i64 = -100_000;
     /// Of the step, in thousandths.
     const PART: i64 = 25;
     const LONGEST_NS: i64 = 100_000_000;
-    let at_least = dial.along(&[(0, NEVER_DISTURB), (250, -80_000), (500, 70_000), (750, 370_000), (1_000, 5_000_000)]);
-    let part = dial.along(&[(0, 0), (250, PART)]);
+    let at_least = dial.along(&[(0, NEVER_DISTURB), (250, NEVER_DISTURB), (500, 70_000), (750, 370_000), (1_000, 5_000_000)]);
+    let part = dial.along(&[(0, 0), (250, 0), (500, PART)]);
     at_least + i64::try_from(lasts_ns).unwrap_or(LONGEST_NS).min(LONGEST_NS) * part / 1_000
 }
 

@@ -1,8 +1,8 @@
 //! Launches a kernel of fused multiply-adds again and again and prints a checksum of what it computed and how
-//! long a launch took: `fma_loop [LAUNCHES [FIRST_SM SMS]]`. With the last two it runs in a green context on so
-//! many SMs from that one on.
+//! long a launch took: `fma_loop [LAUNCHES [front|rest SMS]]`. With the last two it runs in a green context on the first so many SMs,
+//! or on all others.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use core::ffi::c_void;
 use detshare_cuda::types::{
     CUcontext, CUdevResource, CUdevResourceDesc, CUdevResourceType, CUdevice_v1, CUdeviceptr_v2, CUfunction,
@@ -19,21 +19,20 @@ const ROUNDS: u32 = 64;
 const ONE: u32 = 1;
 
 fn main() -> Result<()> {
-    let numbers: Vec<u32> = std::env::args().skip(1).map(|word| word.parse()).collect::<Result<_, _>>()?;
-    let launches = numbers.first().copied().unwrap_or(20);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let launches = arguments.first().map_or(Ok(20), |word| word.parse::<u32>())?;
     let library = Library::open()?;
     cu!(library, cuInit(0))?;
     let device = CUdevice_v1(0);
     let mut context = CUcontext(core::ptr::null_mut());
     cu!(library, cuDevicePrimaryCtxRetain(&raw mut context, device))?;
     cu!(library, cuCtxSetCurrent(context))?;
-    let stream = match numbers[..] {
-        [_, first, sms] => green_stream(&library, first, sms)?,
-        _ => {
-            let mut stream = CUstream(core::ptr::null_mut());
-            cu!(library, cuStreamCreate(&raw mut stream, ONE))?;
-            stream
-        }
+    let stream = if let [_, side, sms] = &arguments[..] {
+        green_stream(&library, side, sms.parse()?)?
+    } else {
+        let mut stream = CUstream(core::ptr::null_mut());
+        cu!(library, cuStreamCreate(&raw mut stream, ONE))?;
+        stream
     };
     let mut module = CUmodule(core::ptr::null_mut());
     cu!(library, cuModuleLoadData(&raw mut module, FMA_LOOP.as_ptr().cast()))?;
@@ -63,23 +62,21 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A stream on so many SMs, from that one on.
-fn green_stream(library: &Library, first: u32, sms: u32) -> Result<CUstream> {
+/// A stream on the first so many SMs, or on the rest, which a GPU's driver does not split once more.
+fn green_stream(library: &Library, side: &str, sms: u32) -> Result<CUstream> {
     // SAFETY: numbers and bytes, all of which may be zero.
     let zero = || unsafe { core::mem::zeroed::<CUdevResource>() };
-    let (mut whole, mut front, mut rest, mut part) = (zero(), zero(), zero(), zero());
+    let (mut whole, mut front, mut rest) = (zero(), zero(), zero());
     let kind = CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM;
     let device = CUdevice_v1(0);
     cu!(library, cuDeviceGetDevResource(device, &raw mut whole, kind))?;
     let mut one = 1;
-    if first > 0 {
-        cu!(
-            library,
-            cuDevSmResourceSplitByCount(&raw mut front, &raw mut one, &raw const whole, &raw mut rest, 0, first)
-        )?;
-        whole = rest;
-    }
-    cu!(library, cuDevSmResourceSplitByCount(&raw mut part, &raw mut one, &raw const whole, &raw mut rest, 0, sms))?;
+    cu!(library, cuDevSmResourceSplitByCount(&raw mut front, &raw mut one, &raw const whole, &raw mut rest, 0, sms))?;
+    let mut part = match side {
+        "front" => front,
+        "rest" => rest,
+        _ => bail!("{side}: front or rest"),
+    };
     let mut description = CUdevResourceDesc(core::ptr::null_mut());
     cu!(library, cuDevResourceGenerateDesc(&raw mut description, &raw mut part, 1))?;
     let mut green = CUgreenCtx(core::ptr::null_mut());

@@ -21,8 +21,10 @@ use std::time::Duration;
 
 /// Warp instructions that a block runs before another one gets its turn.
 const SLICE: u64 = 50_000;
-/// Blocks that a thread takes at once: short blocks would otherwise spend their time at the lock.
+/// Blocks that a thread takes at once, at most: short blocks would otherwise spend their time at the lock.
 const BATCH: u64 = 64;
+/// How often each thread comes for blocks at least, where there are enough: whoever took too many would be the last.
+const SHARES: u64 = 4;
 /// How far ahead of the clock the SMs are filled: what a killed process leaves behind is over after that.
 const HORIZON_NS: u64 = 2_000_000;
 /// Every so manieth turn goes to whoever is next, whatever its priority: what is resident goes on, on a GPU, and a
@@ -66,6 +68,8 @@ struct Kernels {
     turns: u64,
     /// Where the search for a block goes on, so that kernels take turns.
     turn: usize,
+    /// How many threads run blocks.
+    threads: u64,
 }
 
 struct Compute {
@@ -74,8 +78,10 @@ struct Compute {
 }
 
 static COMPUTE: LazyLock<&'static Compute> = LazyLock::new(|| {
-    let compute: &'static Compute = Box::leak(Box::new(Compute { kernels: Mutex::default(), changed: Condvar::new() }));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let kernels = Kernels { threads: threads as u64, ..Kernels::default() };
+    let compute: &'static Compute =
+        Box::leak(Box::new(Compute { kernels: Mutex::new(kernels), changed: Condvar::new() }));
     for number in 0..threads {
         std::thread::Builder::new()
             .name(format!("softgpu-{number}"))
@@ -287,7 +293,7 @@ impl Kernels {
             let kernel = &mut self.running[index];
             if (fair || kernel.launch.priority == best) && kernel.has_work() {
                 self.turn = index + 1;
-                return Some(kernel.take());
+                return Some(kernel.take(self.threads));
             }
         }
         None
@@ -339,19 +345,46 @@ impl Running {
             && self.launch.lane.free_at() <= now() + HORIZON_NS
     }
 
-    fn take(&mut self) -> Share {
+    fn take(&mut self, threads: u64) -> Share {
         let may_begin = self.may_begin();
         let parked = self.parked.pop_front();
         let fresh = if may_begin {
             let room = (self.most_resident - self.resident).min(self.blocks - self.next);
-            // A fair share, so that the last blocks do not end up with one thread.
-            let count = (room / 4).clamp(1, BATCH);
-            self.next..self.next + count
+            self.next..self.next + batch(room, threads)
         } else {
             self.next..self.next
         };
         self.next = fresh.end;
         self.resident += fresh.end - fresh.start;
         Share { launch: Arc::clone(&self.launch), number: self.number, parked, fresh }
+    }
+}
+
+/// How many of so many blocks a thread takes: a fair share, so that they do not end up with few threads.
+fn batch(blocks: u64, threads: u64) -> u64 {
+    (blocks / (SHARES * threads).max(1)).clamp(1, BATCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Threads take blocks by turns: nobody may have more than twice its part of them.
+    #[test]
+    fn no_thread_ends_up_with_most_of_the_blocks() {
+        for threads in [1, 2, 8, 16, 64] {
+            for blocks in [1, 7, 256, 1_056, 4_224] {
+                let (mut left, mut most) = (blocks, 0);
+                while left > 0 {
+                    let count = batch(left, threads);
+                    (left, most) = (left - count, most.max(count));
+                }
+                assert!(
+                    most <= (2 * blocks / threads).max(1),
+                    "{most} of {blocks} blocks for one of {threads} threads"
+                );
+            }
+        }
+        assert_eq!(batch(4_224, 2), BATCH, "short blocks are taken in numbers");
     }
 }

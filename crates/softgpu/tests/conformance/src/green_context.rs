@@ -21,6 +21,7 @@ tests! { green_context:
     splits_are_whole,
     split_can_be_asked_for_its_number,
     too_large_a_split_is_refused,
+    the_rest_may_be_split_or_not,
     kernels_run_in_it,
     kernels_stay_inside,
     two_run_side_by_side,
@@ -170,6 +171,21 @@ fn too_large_a_split_is_refused(driver: &Driver) -> Outcome {
         "more than there are"
     );
     ensure!(code != CUresult::CUDA_SUCCESS || groups == 0, "{groups} groups larger than the device");
+    Ok(())
+}
+
+/// What is left of a split, split once more.
+fn the_rest_may_be_split_or_not(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    for wanted in [8, 56, 64] {
+        let (_, rest) = split(&gpu, 64)?;
+        let (mut part, mut left, mut groups) = (no_resource(), no_resource(), 1);
+        noted!(
+            driver,
+            cuDevSmResourceSplitByCount(&raw mut part, &raw mut groups, &raw const rest, &raw mut left, 0, wanted),
+            format_args!("{wanted} of {} that were left", width(&rest))
+        );
+    }
     Ok(())
 }
 

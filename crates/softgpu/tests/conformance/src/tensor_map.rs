@@ -19,6 +19,7 @@ tests! { tensor_map:
     outside_is_zero,
     outside_may_be_nan,
     nan_outside_of_other_types,
+    what_is_left_of_words,
     steps_leave_elements_out,
     boxes_are_stored,
     boxes_are_added,
@@ -317,10 +318,11 @@ fn outside_may_be_nan(driver: &Driver) -> Outcome {
     Ok(())
 }
 
-/// What fills elements of other types, no GPU has been asked.
+/// As `f32`, whose last bits `tf32` does not have.
 fn nan_outside_of_other_types(driver: &Driver) -> Outcome {
     let gpu = Gpu::new(driver)?;
-    let mut tensor = Tensor::dense(count(&gpu, 24)?, &[8, 3], &[8, 1]);
+    let words = [1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0].map(f32::to_bits);
+    let mut tensor = Tensor::dense(gpu.upload(&words.repeat(3))?, &[8, 3], &[8, 1]);
     tensor.fill = Fill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA;
     for (element, width) in [
         (Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ, 8),
@@ -331,9 +333,64 @@ fn nan_outside_of_other_types(driver: &Driver) -> Outcome {
         (tensor.element, tensor.sizes, tensor.extent) = (element, vec![width.into(), 3], vec![width, 1]);
         let seen = loaded(&gpu, &tensor, &[i32::try_from(width / 2)?, 0])?;
         note!("outside of {element:?} lies {:#010x} {:#010x}", seen[4], seen[5]);
-        ensure!(seen[..4] == [5, 6, 7, 8], "{element:?}: {seen:x?}");
+        ensure!(seen[..4] == words[4..], "{element:?}: {seen:x?}");
     }
     Ok(())
+}
+
+/// Subnormal numbers, numbers between two of `tf32`, the largest, infinities and NaNs.
+const WORDS: [u32; 24] = [
+    0x0000_0001,
+    0x0000_0fff,
+    0x0000_1000,
+    0x0000_3000,
+    0x007f_efff,
+    0x007f_ffff,
+    0x8000_0001,
+    0x8000_3000, //
+    0x3f80_0fff,
+    0x3f80_1000,
+    0x3f80_1001,
+    0x3f80_1fff,
+    0x3f80_2fff,
+    0x3f80_3000,
+    0xbf80_1000,
+    0xbf80_3000, //
+    0x7f7f_efff,
+    0x7f7f_f000,
+    0x7f7f_ffff,
+    0x7f80_0000,
+    0x7f80_0001,
+    0x7fc0_1234,
+    0xff80_1fff,
+    0xffff_ffff,
+];
+
+/// Of words that are loaded and stored as floats.
+fn what_is_left_of_words(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let from = gpu.upload(&WORDS)?;
+    for element in [
+        Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+        Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ,
+        Element::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32,
+        Element::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ,
+    ] {
+        let tensor = Tensor { element, ..Tensor::dense(from, &[8, 3], &[8, 3]) };
+        let seen = loaded(&gpu, &tensor, &[0, 0])?;
+        note!("{element:?} loaded: {}", words(&seen));
+        let to = gpu.zeros(WORDS.len())?;
+        let map = Tensor { address: to.0, ..tensor }.map(&gpu)?;
+        let store = gpu.function_of(gpu.module(PROGRAM)?, c"store")?;
+        let (bytes, none) = (u32::try_from(size_of_val(&WORDS))?, 0_u32);
+        gpu.launch_shaped(store, (1, 1, 1), (1, 1, 1), 0, NULL_STREAM, &[&map, &from, &bytes, &none, &none, &none])?;
+        note!("{element:?} stored: {}", words(&gpu.read(to, WORDS.len())?));
+    }
+    Ok(())
+}
+
+pub(crate) fn words(words: &[u32]) -> String {
+    words.iter().map(|word| format!("{word:08x}")).collect::<Vec<_>>().join(" ")
 }
 
 fn steps_leave_elements_out(driver: &Driver) -> Outcome {

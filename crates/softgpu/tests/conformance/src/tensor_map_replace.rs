@@ -2,12 +2,14 @@
 //! the host has encoded so.
 
 use crate::Outcome;
+use crate::call::describe;
 use crate::gpu::{Gpu, NULL_STREAM};
-use crate::tensor_map::{Tensor, count, loaded};
+use crate::tensor_map::{Tensor, count, loaded, words};
 use anyhow::{Context, Result, ensure};
 use detshare_cuda::Driver;
 use detshare_cuda::types::{
-    CUdeviceptr, CUtensorMapDataType as Element, CUtensorMapFloatOOBfill as Fill, CUtensorMapSwizzle as Swizzle,
+    CUdeviceptr, CUresult, CUtensorMapDataType as Element, CUtensorMapFloatOOBfill as Fill,
+    CUtensorMapSwizzle as Swizzle,
 };
 use std::ffi::CString;
 
@@ -19,6 +21,9 @@ tests! { tensor_map_replace:
     global_stride,
     element_stride,
     element_type,
+    element_type_of_words,
+    element_type_of_floats,
+    element_type_of_tensor_floats,
     swizzle,
     fill,
     interleave,
@@ -107,21 +112,27 @@ struct Change<'a> {
 
 /// Changes a field, written as `tensormap.replace` has it; `value` is what its `%d3` and `%r9` are.
 fn changes(gpu: &Gpu, field: &str, value: u64, change: &Change) -> Outcome {
-    let (name, operands) = field.split_once(' ').unwrap_or((field, ""));
-    let width = if operands.contains("%d3") { "b64" } else { "b32" };
-    let text = program(&format!("tensormap.replace.tile.{name}.shared::cta.b1024.{width} [%r4], {operands}"));
-    let kernel = gpu.function_of(gpu.module(&CString::new(text)?)?, c"changed")?;
     let words = change.after.box_words();
-    let (published, out) = (gpu.zeros(32)?, gpu.zeros(words)?);
-    let map = change.before.map(gpu)?;
-    let [x, y] = change.at.map(i32::cast_unsigned);
-    let bytes = u32::try_from(4 * words)?;
-    let arguments: [&dyn crate::gpu::Argument; 7] = [&map, &value, &published, &out, &bytes, &x, &y];
-    gpu.launch_shaped(kernel, (1, 1, 1), (32, 1, 1), 0, NULL_STREAM, &arguments)?;
+    let out = launched(gpu, field, value, change.before, words, change.at)?;
     let seen = gpu.read(out, words)?;
     let expected = loaded(gpu, change.after, &change.at)?;
     ensure!(seen == expected, "{field}: {seen:x?} instead of {expected:x?}");
     Ok(())
+}
+
+/// Where so many words of the box will be that the changed map leads to.
+fn launched(gpu: &Gpu, field: &str, value: u64, before: &Tensor, words: usize, at: [i32; 2]) -> Result<CUdeviceptr> {
+    let (name, operands) = field.split_once(' ').unwrap_or((field, ""));
+    let width = if operands.contains("%d3") { "b64" } else { "b32" };
+    let text = program(&format!("tensormap.replace.tile.{name}.shared::cta.b1024.{width} [%r4], {operands}"));
+    let kernel = gpu.function_of(gpu.module(&CString::new(text)?)?, c"changed")?;
+    let (published, out) = (gpu.zeros(32)?, gpu.zeros(words)?);
+    let map = before.map(gpu)?;
+    let [x, y] = at.map(i32::cast_unsigned);
+    let bytes = u32::try_from(4 * words)?;
+    let arguments: [&dyn crate::gpu::Argument; 7] = [&map, &value, &published, &out, &bytes, &x, &y];
+    gpu.launch_shaped(kernel, (1, 1, 1), (32, 1, 1), 0, NULL_STREAM, &arguments)?;
+    Ok(out)
 }
 
 /// 8 rows of 8 words, of which boxes of 8 by 4 are copied.
@@ -195,6 +206,37 @@ fn element_type(driver: &Driver) -> Outcome {
         changes(&gpu, &field, 0, &Change { before: &of(old), after: &of(new), at: [0, 6] }).context(field)?;
     }
     Ok(())
+}
+
+/// What a box of eight floats is by a map of that type which a kernel gave another one, until a copy is illegal.
+fn as_other_types(driver: &Driver, old: Element) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let data =
+        gpu.upload(&[0x31, 0x3f80_0fff, 0x3f80_1000, 0x3f80_3000, 0xbf80_1001, 0x7f7f_ffff, 0x7f80_0001, 0x8000_3000])?;
+    let before = Tensor { element: old, ..Tensor::dense(data, &[8, 1], &[8, 1]) };
+    for number in [2, 3, 7, 8, 11, 12] {
+        let field = format!("elemtype {number}");
+        let out = launched(&gpu, &field, 0, &before, before.box_words(), [0, 0])?;
+        let code = cu!(driver, cuCtxSynchronize());
+        if code != CUresult::CUDA_SUCCESS {
+            note!("{old:?} as {number}: {}", describe(code));
+            break;
+        }
+        note!("{old:?} as {number}: {}", words(&gpu.read(out, before.box_words())?));
+    }
+    Ok(())
+}
+
+fn element_type_of_words(driver: &Driver) -> Outcome {
+    as_other_types(driver, Element::CU_TENSOR_MAP_DATA_TYPE_UINT32)
+}
+
+fn element_type_of_floats(driver: &Driver) -> Outcome {
+    as_other_types(driver, Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT32)
+}
+
+fn element_type_of_tensor_floats(driver: &Driver) -> Outcome {
+    as_other_types(driver, Element::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32)
 }
 
 fn swizzle(driver: &Driver) -> Outcome {
