@@ -68,7 +68,7 @@ __global__ void in_order(int* lists, int length, int* failed) {
     int wrong = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess;
     wrong += cudaEventCreateWithFlags(&event, cudaEventDisableTiming) != cudaSuccess;
     for (int i = 0; i < length / 2; i++) append<<<1, 1>>>(list, i);
-    wrong += cudaEventRecordWithFlags(event, nullptr, cudaEventRecordDefault) != cudaSuccess;
+    wrong += cudaEventRecord(event, nullptr) != cudaSuccess;
     wrong += cudaStreamWaitEvent(stream, event, 0) != cudaSuccess;
     for (int i = length / 2; i < length; i++) append<<<1, 1, 0, stream>>>(list, i);
     wrong += cudaEventDestroy(event) != cudaSuccess;

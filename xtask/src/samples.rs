@@ -29,6 +29,9 @@ const LIMIT_S: &str = "600";
 /// A line of a sample that begins so has options for nvcc.
 const OPTIONS: &str = "// nvcc: ";
 
+/// The option for programs whose parts are linked on the device's side, too.
+const SEPARATELY: &str = "-rdc=true";
+
 /// A line that begins so names another file that belongs to the sample.
 const WITH: &str = "// with: ";
 
@@ -111,11 +114,23 @@ fn compile_sample(toolkit: &Path, source: &Path, name: &str, runtime: &Path, hea
         nvcc.arg("-L").arg(runtime).arg("-L").arg(toolkit.join("lib")).arg(source).args(&parts);
         nvcc.arg("-o").arg(&program);
         run(&mut nvcc)?;
+        if options.iter().any(|option| option == SEPARATELY) {
+            link_for_a_gpu(toolkit, source, &parts, &options, &out)?;
+        }
         make_current(&out, key)?;
     }
     let variable = text.lines().find_map(|line| line.strip_prefix(RUN)?.split_once('='));
     let variable = variable.map(|(name, value)| (name.to_string(), value.to_string()));
     Ok(Sample { name: name.to_string(), program, variable })
+}
+
+/// PTX is linked when the program runs, and on the software GPU with our device runtime. Whether a GPU's driver can link it too, with
+/// NVIDIA's, nvcc's linker tells here.
+fn link_for_a_gpu(toolkit: &Path, source: &Path, parts: &[PathBuf], options: &[String], out: &Path) -> Result<()> {
+    let mut nvcc = Command::new(toolkit.join("bin/nvcc"));
+    nvcc.args(options.iter().map(|option| option.replace("-code=compute_", "-code=sm_")));
+    nvcc.args(["-std=c++17", "-O2", "-dlink"]).arg("-L").arg(toolkit.join("lib")).arg(source).args(parts);
+    run(nvcc.arg("-o").arg(out.join("linked.o")))
 }
 
 /// A sample's own options, and what holds where it names none: PTX for sm_90 that is not compressed.
@@ -288,14 +303,24 @@ fn compile_older_runtime() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// A kernel that calls what our device runtime lacks: the launch fails with the code for that, and the function is named.
+/// Kernels that call what our device runtime lacks, and what NVIDIA's lacks too: the launch fails with the code for that (of the latter
+/// an H200's), and the function is named.
 fn asks_for_too_much(toolkit: &Path, built: &Path) -> Result<()> {
-    let program = compile_part(toolkit, "missing_runtime", &["-rdc=true", "-cudart", "shared"])?;
-    let ended = on_software_gpu(built, &program).env("DETSHARE_LOG", "1").output()?;
-    let (found, told) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
-    ensure!(found.starts_with("cudaErrorNotSupported, "), "what the device runtime lacks ends in {found}");
-    let name = "a function of the device runtime that is not there: 'call.uni (retval0), cudaGraphLaunch";
-    ensure!(told.contains(name), "what the device runtime lacks is not named: {told}");
+    let lacking = [
+        (
+            "missing_runtime",
+            "cudaErrorNotSupported",
+            "a function of the device runtime that is not there: 'call.uni (retval0), cudaGraphLaunch",
+        ),
+        ("undefined_runtime", "cudaErrorInvalidSource", "__cudaCDP2EventRecordWithFlags"),
+    ];
+    for (name, code, reason) in lacking {
+        let program = compile_part(toolkit, name, &[SEPARATELY, "-cudart", "shared"])?;
+        let ended = on_software_gpu(built, &program).env("DETSHARE_LOG", "1").output()?;
+        let (found, told) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+        ensure!(found.starts_with(&format!("{code}, ")), "{name}: what a device runtime lacks ends in {found}");
+        ensure!(told.contains(reason), "{name}: what a device runtime lacks is not named: {told}");
+    }
     Ok(())
 }
 

@@ -34,6 +34,9 @@ const FIRST_VERSION: &str = "The first version of kernels that launch kernels: p
 const WAITING: &str =
     "The header says that modules which wait for their kernels do not load on devices from compute capability 9.0 on.";
 
+const UNDEFINED: &str = "The header declares it, and NVIDIA's library does not define it (CUDA 12.9, 13.0 and 13.5): no program that calls it \
+     can be linked.";
+
 static REASONS: &[Reason] = &[
     (
         "Not written: graphs that kernels launch, and nodes that kernels change; the host instantiates graphs for that as on a GPU.",
@@ -54,6 +57,7 @@ static REASONS: &[Reason] = &[
         &["cudaCGSynchronizeGrid"],
     ),
     (WAITING, &["cudaDeviceSynchronize", "__cudaDeviceSynchronizeDeprecationAvoidance"]),
+    (UNDEFINED, &["__cudaCDP2EventRecordWithFlags", "__cudaCDP2EventRecordWithFlags_ptsz"]),
     (FIRST_VERSION, &[]),
 ];
 
@@ -156,7 +160,7 @@ pub fn parts() -> impl Iterator<Item = (&'static [&'static str], &'static str)> 
 
 /// Whether a device of this kind has that function and we have not.
 pub(crate) fn lacks(function: &str) -> bool {
-    let is_gone = || matches!(reason(function), Some(FIRST_VERSION | WAITING));
+    let is_gone = || matches!(reason(function), Some(FIRST_VERSION | WAITING | UNDEFINED));
     declared().any(|name| name == function) && !has(function) && !is_gone()
 }
 
@@ -235,6 +239,7 @@ mod tests {
         assert!(lacks("cudaGraphLaunch"), "an H200 has it");
         assert!(!lacks("__cudaCDP2Malloc") && !lacks("cudaGraphSetConditional"), "they are there");
         assert!(!lacks("cudaMalloc") && !lacks("cudaDeviceSynchronize"), "a GPU of this kind does not have them");
+        assert!(!lacks("__cudaCDP2EventRecordWithFlags"), "no GPU has it");
         assert!(!lacks("cudaSomethingElse"));
     }
 

@@ -152,7 +152,8 @@ fn device_listing() -> String {
          ## There, but for this\n{}\n\
          ## Not there ({})\n\n\
          The program's first launch returns `cudaErrorNotSupported` where a GPU has the function, and the code of an H200 for a \
-         name that is not defined, `CUDA_ERROR_INVALID_PTX`, where it has not.\n",
+         name that is not defined where it has not: `CUDA_ERROR_INVALID_PTX`, or `CUDA_ERROR_INVALID_SOURCE` of a program that \
+         is linked with the library, as nvcc links it.\n",
         there.len(),
         lines(&there),
         told(device_runtime::parts()),
