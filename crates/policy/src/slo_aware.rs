@@ -40,7 +40,8 @@ fn overrun(dial: Dial, lasts_ns: u64) -> i64 {
     /// Of the step, in thousandths.
     const PART: i64 = 25;
     const LONGEST_NS: i64 = 100_000_000;
-    let at_least = dial.along(&[(0, NEVER_DISTURB), (250, NEVER_DISTURB), (500, 70_000), (750, 370_000), (1_000, 5_000_000)]);
+    let at_least =
+        dial.along(&[(0, NEVER_DISTURB), (250, NEVER_DISTURB), (500, 70_000), (750, 370_000), (1_000, 5_000_000)]);
     let part = dial.along(&[(0, 0), (250, 0), (500, PART)]);
     at_least + i64::try_from(lasts_ns).unwrap_or(LONGEST_NS).min(LONGEST_NS) * part / 1_000
 }

@@ -65,10 +65,6 @@ static REASONS: &[Reason] = &[
 static PARTS: &[Reason] = &[
     ("Arrays: `cudaErrorNotSupported`.", &["__cudaCDP2Memcpy3DAsync", "__cudaCDP2Memcpy3DAsync_ptsz"]),
     (
-        "13000, with whatever release the program was compiled: the driver brings this runtime along.",
-        &["__cudaCDP2RuntimeGetVersion"],
-    ),
-    (
         "As the kernel was compiled; what the host has set of it by `cudaFuncSetAttribute` is not looked at.",
         &[
             "__cudaCDP2FuncGetAttributes",

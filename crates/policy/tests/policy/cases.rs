@@ -57,9 +57,9 @@ fn a_launch_runs_before_a_step_if_it_will_be_over() {
     let Decision::Hold(until) = with_step_due(in_the_way, 250).decision else { panic!("it would be in the way") };
     let due_ns = MS + in_the_way * 1_000;
     assert!((due_ns..due_ns + MS).contains(&until.at_ns), "the step is waited for, and not for ever: {until:?}");
-    // The closer it gets, the more is risked at a greater dial.
+    // The closer it gets, the more is risked at a greater dial; nothing at the usual one.
     let closest = |dial| (0..2_000).find(|due_us| with_step_due(*due_us, dial).reason != Reason::Due);
-    assert!(closest(0) > closest(250) && closest(250) > closest(500), "{:?} {:?}", closest(0), closest(250));
+    assert!(closest(0) == closest(250) && closest(250) > closest(500), "{:?} {:?}", closest(0), closest(250));
     assert_eq!(with_step_due(0, 1_000).reason, Reason::Unbounded);
 }
 

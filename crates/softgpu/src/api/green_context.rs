@@ -40,6 +40,9 @@ fn find(green: CUgreenCtx) -> Outcome<Arc<Context>> {
     Ok(Arc::clone(&context))
 }
 
+/// Where a resource says that it is what a split left: such a one is not split again, as by an H200's driver.
+const IS_REST: usize = 8;
+
 /// A resource carries its first SM and its device behind the public fields: SM sets are ranges, so that the same split is the
 /// same SMs in every process.
 fn resource(device: u32, first: u32, count: u32) -> CUdevResource {
@@ -110,7 +113,7 @@ pub(crate) unsafe fn cuDevSmResourceSplitByCount(
     let (device, first, sms) = range(&*input)?;
     let unit = if flags & IGNORE_COSCHEDULING != 0 { SMALLEST_GROUP } else { GROUP };
     let size = smallest.max(1).checked_next_multiple_of(unit).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-    if size > sms {
+    if size > sms || (*input)._internal_padding[IS_REST] != 0 {
         return Err(CUresult::CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
     }
     let possible = sms / size;
@@ -125,7 +128,9 @@ pub(crate) unsafe fn cuDevSmResourceSplitByCount(
     count.write(made);
     if !remaining.is_null() {
         let left = sms - made * size;
-        remaining.write(if left == 0 { core::mem::zeroed() } else { resource(device, first + made * size, left) });
+        let mut rest = if left == 0 { core::mem::zeroed() } else { resource(device, first + made * size, left) };
+        rest._internal_padding[IS_REST] = 1;
+        remaining.write(rest);
     }
     Ok(())
 }

@@ -273,8 +273,11 @@ pub(crate) unsafe fn cuMemFreeAsync(address: CUdeviceptr, stream: CUstream) -> O
     }
     let range = memory::find(address.0).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     require_freeable(address.0, &range)?;
+    let origin = pool::forget(address.0);
+    // Else it is freed already, and somebody else's once that has had its turn.
+    require(origin.is_some() || !matches!(range.kind, Kind::Pool(_)))?;
     // What a graph frees is freed at each of its launches.
-    let origin = pool::forget(address.0).filter(|_| stream.capturing().is_none());
+    let origin = origin.filter(|_| stream.capturing().is_none());
     let offer = origin.map(|(pool, bytes)| Offer::make(Wish { stream: stream.id, pool, bytes }, address.0));
     if let Ok(owner) = context::find(range.context) {
         owner.disown(address.0);

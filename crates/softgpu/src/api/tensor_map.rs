@@ -2,7 +2,7 @@
 
 use super::require;
 use crate::boundary::Outcome;
-use crate::exec::tensor_map::{MOST_DIMENSIONS, SIZE, Swizzle, TensorMap, element_size};
+use crate::exec::tensor_map::{MOST_DIMENSIONS, SIZE, Swizzle, TensorMap, element_size, is_rounded};
 use core::ffi::c_void;
 use detshare_cuda::types::{
     CUresult, CUtensorMap, CUtensorMapDataType, CUtensorMapFloatOOBfill, CUtensorMapInterleave, CUtensorMapL2promotion,
@@ -72,6 +72,7 @@ pub(crate) unsafe fn cuTensorMapEncodeTiled(
     let described = TensorMap {
         address,
         element,
+        rounds: is_rounded(element),
         dimensions: u8::try_from(dimensions).unwrap_or(1),
         swizzle,
         fill_nan: fill != CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,

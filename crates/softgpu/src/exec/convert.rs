@@ -120,6 +120,11 @@ fn finite_tf32(bits: u32) -> u32 {
     if is_finite(kept) { kept } else { kept - (1 << TF32_UNUSED_BITS) }
 }
 
+/// To the nearest number of `tf32`, of two the even one.
+pub(super) fn nearest_tf32(bits: u32) -> u32 {
+    (soft::convert(bits.into(), soft::F32, soft::TF32, Rounding::Nearest) << TF32_UNUSED_BITS) as u32
+}
+
 /// A number's own bits, flushed where asked for. Only `f32` is ever flushed.
 fn operand(bits: u64, from: FloatType, mode: FloatMode) -> u64 {
     let bits = low(bits, from);

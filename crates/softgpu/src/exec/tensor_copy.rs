@@ -1,12 +1,13 @@
 //! Boxes of tensors between global and shared memory.
 
 use super::access::{BadAccess, Memory};
+use super::convert::nearest_tf32;
 use super::copy::{Spot, targets};
 use super::half;
 use super::interface::FaultKind;
 use super::lanes::{Registers, lanes_of};
 use super::op::{AtomicOp, AtomicType, Space, TensorCopy, TensorDirection, TensorReplace};
-use super::tensor_map::{MOST_DIMENSIONS, SIZE, TensorMap, element_size};
+use super::tensor_map::{MOST_DIMENSIONS, SIZE, TensorMap, can_be_rounded, element_size};
 
 /// What the map and the shared memory are multiples of.
 const MAP_ALIGN: u64 = 64;
@@ -114,8 +115,8 @@ fn rows(map: &TensorMap, start: [i64; MOST_DIMENSIONS]) -> impl Iterator<Item = 
     })
 }
 
-/// What elements outside of the tensor hold: the NaN that `fma.oob` looks for, two of them in an `f32`. It is taken for four of them in
-/// an `f64`, which no GPU has been asked.
+/// What elements outside of the tensor hold: the NaN that `fma.oob` looks for, two of them in an `f32` or `tf32` and four in an `f64`, as
+/// on an H200.
 fn fill(map: &TensorMap) -> [u8; 2] {
     if map.fill_nan { half::OUTSIDE.to_le_bytes() } else { [0; 2] }
 }
@@ -160,6 +161,9 @@ fn load(
 ) -> Result<Vec<u8>, BadAccess> {
     let size = element_size(map.element).unwrap_or(1) as usize;
     let width = map.taken()[0] as usize * size;
+    if map.rounds && !can_be_rounded(map.element) {
+        return Err(spot.bad(FaultKind::IllegalInstruction));
+    }
     let mut bytes = Vec::new();
     let outside = fill(map);
     for row in rows(map, start) {
@@ -168,7 +172,12 @@ fn load(
         if let Some(at) = row.inside {
             let there = Spot { space: Space::Global, at, ..spot };
             let first = from + row.before * size;
-            there.read(memory, &mut bytes[first..first + row.count * size])?;
+            let inside = &mut bytes[first..first + row.count * size];
+            there.read(memory, inside)?;
+            if map.rounds {
+                let (words, _) = inside.as_chunks_mut();
+                words.iter_mut().for_each(|word| *word = nearest_tf32(u32::from_le_bytes(*word)).to_le_bytes());
+            }
         }
     }
     Ok(bytes)

@@ -21,6 +21,8 @@ pub(crate) struct TensorMap {
     pub(crate) address: u64,
     /// The type of its elements, as the driver numbers them.
     pub(crate) element: u8,
+    /// What is loaded is rounded to `tf32`: since the map had that type once, whatever a kernel has made of it, as on an H200.
+    pub(crate) rounds: bool,
     pub(crate) dimensions: u8,
     pub(crate) swizzle: Swizzle,
     /// Elements outside of the tensor are NaN rather than zero.
@@ -104,6 +106,16 @@ pub(crate) fn element_size(element: u8) -> Option<u32> {
     })
 }
 
+/// Whether elements of that type are rounded to `tf32` when they are loaded.
+pub(crate) fn is_rounded(element: u8) -> bool {
+    matches!(element, 11 | 12)
+}
+
+/// Whether they are floats that can be.
+pub(crate) fn can_be_rounded(element: u8) -> bool {
+    matches!(element, 7 | 10..=12)
+}
+
 impl TensorMap {
     pub(crate) fn to_bytes(&self) -> [u8; SIZE] {
         let mut bytes = [0; SIZE];
@@ -113,7 +125,8 @@ impl TensorMap {
             at += part.len();
         };
         put(&MAGIC);
-        put(&[self.element, self.dimensions, self.swizzle.number(), u8::from(self.fill_nan)]);
+        let flags = u8::from(self.fill_nan) | u8::from(self.rounds) << 1;
+        put(&[self.element, self.dimensions, self.swizzle.number(), flags]);
         put(&self.address.to_le_bytes());
         self.sizes.iter().for_each(|size| put(&size.to_le_bytes()));
         self.strides.iter().for_each(|stride| put(&stride.to_le_bytes()));
@@ -135,7 +148,7 @@ impl TensorMap {
             return None;
         }
         let head = take(4);
-        let (element, dimensions, fill_nan) = (head[0], head[1], head[3] != 0);
+        let (element, dimensions, fill_nan, rounds) = (head[0], head[1], head[3] & 1 != 0, head[3] & 2 != 0);
         let swizzle = Swizzle::from_number(head[2].into())?;
         element_size(element)?;
         if !(1..=MOST_DIMENSIONS).contains(&usize::from(dimensions)) {
@@ -147,7 +160,7 @@ impl TensorMap {
         let extent = [(); MOST_DIMENSIONS].map(|()| u32::try_from(wide(take(2))).unwrap_or_default());
         let mut steps = [1; MOST_DIMENSIONS];
         steps.copy_from_slice(take(MOST_DIMENSIONS));
-        Some(Self { address, element, dimensions, swizzle, fill_nan, sizes, strides, extent, steps })
+        Some(Self { address, element, rounds, dimensions, swizzle, fill_nan, sizes, strides, extent, steps })
     }
 
     /// Changes one thing; false where there is no such value.
@@ -163,11 +176,15 @@ impl TensorMap {
             Field::Stride(at) => self.strides[at] = value,
             Field::Step(at) if (1..=8).contains(&small) => self.steps[at] = small,
             // PTX numbers three of the types otherwise than the driver.
-            Field::Element => match [8, 9, 10].iter().position(|number| *number == small) {
-                Some(at) => self.element = [10, 8, 9][at],
-                None if element_size(small).is_some() => self.element = small,
-                None => return false,
-            },
+            Field::Element => {
+                let element = match [8, 9, 10].iter().position(|number| *number == small) {
+                    Some(at) => [10, 8, 9][at],
+                    None if element_size(small).is_some() => small,
+                    None => return false,
+                };
+                self.element = element;
+                self.rounds |= is_rounded(element);
+            }
             Field::Swizzle => match Swizzle::from_number(narrow) {
                 Some(swizzle) => self.swizzle = swizzle,
                 None => return false,
@@ -200,6 +217,7 @@ mod tests {
         TensorMap {
             address: 0x7000_1234_5670,
             element: 7,
+            rounds: true,
             dimensions: 3,
             swizzle: Swizzle::Bytes64,
             fill_nan: true,

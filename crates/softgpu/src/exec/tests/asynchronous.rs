@@ -98,6 +98,7 @@ fn boxes_of_tensors_are_copied() {
     let map = |address: u64| TensorMap {
         address,
         element: 2,
+        rounds: false,
         dimensions: 2,
         swizzle: Swizzle::None,
         fill_nan: false,

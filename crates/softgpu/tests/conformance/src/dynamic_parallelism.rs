@@ -558,7 +558,7 @@ fn what_is_set_of_the_context_is_known(driver: &Driver) -> Outcome {
     let limits = [words[0] as usize, words[1] as usize, words[2] as usize, words[3] as usize];
     ensure!(limits == [STACK, 0, HEAP, 0], "limits {limits:?}");
     let (equal, four_bytes) = (CUfunc_cache::CU_FUNC_CACHE_PREFER_EQUAL.0, 1);
-    ensure!(words[4..6] == [equal, four_bytes] && words[6] >= 12_000, "settings {:?}", &words[4..7]);
+    ensure!(words[4..6] == [equal, four_bytes] && words[6] == 6_000, "settings {:?}", &words[4..7]);
     let attributes = &words[8..];
     // Sizes: shared, constant, local; numbers from the most threads on; what is kept free.
     ensure!(attributes[..2] == [400, 0] && attributes[3] == 0 && attributes[5] == 0, "sizes {:?}", &attributes[..6]);

@@ -27,6 +27,7 @@ tests! { pool:
     freeing_waits_for_its_turn,
     memory_can_be_used_in_another_stream,
     synchronous_free,
+    freed_twice_in_a_stream,
     pointer_knows_its_pool,
     per_thread_variants,
 }
@@ -304,6 +305,22 @@ fn synchronous_free(driver: &Driver) -> Outcome {
     gpu.wait(stream)?;
     ok!(driver, cuMemFree_v2(pointer));
     let code = noted!(driver, cuMemFreeAsync(pointer, stream), "freed already");
+    ensure!(code != CUresult::CUDA_SUCCESS, "freed twice");
+    Ok(())
+}
+
+/// The second time before the first has had its turn.
+fn freed_twice_in_a_stream(driver: &Driver) -> Outcome {
+    let gpu = gpu_with_pools(driver)?;
+    let stream = gpu.stream(NON_BLOCKING)?;
+    let pointer = alloc(&gpu, 4_096, stream)?;
+    gpu.wait(stream)?;
+    let gate = gpu.gate()?;
+    gpu.hold_at(&gate, stream)?;
+    ok!(driver, cuMemFreeAsync(pointer, stream));
+    let code = noted!(driver, cuMemFreeAsync(pointer, stream), "freed twice");
+    gate.open();
+    gpu.wait(stream)?;
     ensure!(code != CUresult::CUDA_SUCCESS, "freed twice");
     Ok(())
 }

@@ -21,6 +21,7 @@ tests! { tensor_map_replace:
     global_stride,
     element_stride,
     element_type,
+    tensor_floats_stay_rounded,
     element_type_of_words,
     element_type_of_floats,
     element_type_of_tensor_floats,
@@ -187,19 +188,19 @@ fn element_stride(driver: &Driver) -> Outcome {
     changes_usual(driver, "element_stride 1, %r9", 2, [0, 1], |it| it.steps[1] = 2)
 }
 
-/// Types with their numbers in PTX, some of which have others for the host. A type is replaced by one of its size: where it
-/// went from words to halves, an H200's copy was an illegal instruction.
+/// Types with their numbers in PTX, some of which have others for the host.
 fn element_type(driver: &Driver) -> Outcome {
     let gpu = Gpu::new(driver)?;
     let (usual, _) = usual(&gpu)?;
-    let (halves, words) = (Element::CU_TENSOR_MAP_DATA_TYPE_UINT16, Element::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32);
+    let (halves, words) = (Element::CU_TENSOR_MAP_DATA_TYPE_UINT16, Element::CU_TENSOR_MAP_DATA_TYPE_UINT32);
     for (number, old, new) in [
         (6, halves, Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT16),
         (10, halves, Element::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16),
         (7, words, Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT32),
         (8, words, Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ),
-        (2, words, Element::CU_TENSOR_MAP_DATA_TYPE_UINT32),
         (3, words, Element::CU_TENSOR_MAP_DATA_TYPE_INT32),
+        (11, words, Element::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32),
+        (12, words, Element::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ),
     ] {
         let of = |element| Tensor { element, ..usual.clone() };
         let field = format!("elemtype {number}");
@@ -208,13 +209,24 @@ fn element_type(driver: &Driver) -> Outcome {
     Ok(())
 }
 
-/// What a box of eight floats is by a map of that type which a kernel gave another one, until a copy is illegal.
-fn as_other_types(driver: &Driver, old: Element) -> Outcome {
+/// A map of `tf32` rounds what is loaded by it, though its type has become another one.
+fn tensor_floats_stay_rounded(driver: &Driver) -> Outcome {
     let gpu = Gpu::new(driver)?;
-    let data =
-        gpu.upload(&[0x31, 0x3f80_0fff, 0x3f80_1000, 0x3f80_3000, 0xbf80_1001, 0x7f7f_ffff, 0x7f80_0001, 0x8000_3000])?;
-    let before = Tensor { element: old, ..Tensor::dense(data, &[8, 1], &[8, 1]) };
-    for number in [2, 3, 7, 8, 11, 12] {
+    let before = eight_floats(&gpu, Element::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32)?;
+    changes(&gpu, "elemtype 7", 0, &Change { before: &before, after: &before, at: [0, 0] })
+}
+
+fn eight_floats(gpu: &Gpu, element: Element) -> Result<Tensor> {
+    const FLOATS: [u32; 8] =
+        [0x31, 0x3f80_0fff, 0x3f80_1000, 0x3f80_3000, 0xbf80_1001, 0x7f7f_ffff, 0x7f80_0001, 0x8000_3000];
+    Ok(Tensor { element, ..Tensor::dense(gpu.upload(&FLOATS)?, &[8, 1], &[8, 1]) })
+}
+
+/// What a box of eight floats is by a map of that type which a kernel gave another one, until a copy is illegal.
+fn as_other_types(driver: &Driver, old: Element, numbers: &[u32]) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let before = eight_floats(&gpu, old)?;
+    for number in numbers {
         let field = format!("elemtype {number}");
         let out = launched(&gpu, &field, 0, &before, before.box_words(), [0, 0])?;
         let code = cu!(driver, cuCtxSynchronize());
@@ -228,15 +240,15 @@ fn as_other_types(driver: &Driver, old: Element) -> Outcome {
 }
 
 fn element_type_of_words(driver: &Driver) -> Outcome {
-    as_other_types(driver, Element::CU_TENSOR_MAP_DATA_TYPE_UINT32)
+    as_other_types(driver, Element::CU_TENSOR_MAP_DATA_TYPE_UINT32, &[2, 3, 7, 8, 11, 12])
 }
 
 fn element_type_of_floats(driver: &Driver) -> Outcome {
-    as_other_types(driver, Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT32)
+    as_other_types(driver, Element::CU_TENSOR_MAP_DATA_TYPE_FLOAT32, &[2, 3, 7, 8, 11, 12])
 }
 
 fn element_type_of_tensor_floats(driver: &Driver) -> Outcome {
-    as_other_types(driver, Element::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32)
+    as_other_types(driver, Element::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32, &[7, 8, 11, 12, 2])
 }
 
 fn swizzle(driver: &Driver) -> Outcome {

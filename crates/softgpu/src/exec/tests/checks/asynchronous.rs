@@ -270,6 +270,7 @@ fn boxes_of_tensors_are_waited_for() {
     let map = TensorMap {
         address: tensor.0.as_mut_ptr().expose_provenance() as u64,
         element: 2,
+        rounds: false,
         dimensions: 2,
         swizzle: Swizzle::None,
         fill_nan: false,
