@@ -17,7 +17,7 @@ const NOTED: &str = "crates/softgpu/tests/conformance/h200.noted";
 const INDENT: &str = "    ";
 
 /// Where the software GPU notes something else: the test, what the H200 notes there, and why that is left so.
-const DIFFERENT: [(&str, &str, &str); 13] = [
+const DIFFERENT: [(&str, &str, &str); 16] = [
     ("device::has_a_name", "NVIDIA H200", "it has a name of its own"),
     (
         "lifetimes::every_pointer_attribute_of_device_memory",
@@ -51,6 +51,17 @@ const DIFFERENT: [(&str, &str, &str); 13] = [
         "which SMs make up a GPC is not modelled",
     ),
     ("green_context::split_can_be_asked_for_its_number", "15 groups of 8 and 12 left", "as above"),
+    (
+        "blocks_are_clusters::occupancy_counts_clusters",
+        "cuOccupancyMaxActiveClusters for 5 gives CUDA_SUCCESS (0), and 163",
+        "what keeps an SM from taking part in more clusters is not known",
+    ),
+    (
+        "module::unknown_directives_are_not_ignored",
+        "a module with an unknown directive gives CUDA_ERROR_INVALID_PTX (218)",
+        "here it keeps its kernel from running, and no other",
+    ),
+    ("module::unknown_directives_are_not_ignored", "", "so it is asked"),
     (
         "stream::default_streams_have_ids",
         "legacy 7, per thread 14, first own 13",

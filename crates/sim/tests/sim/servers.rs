@@ -94,10 +94,10 @@ fn code(mean_ns: u64) -> Served {
     server("code", Llm::OneB, requests(Traffic::Code, mean_ns, 1_000, 2))
 }
 
-/// Beside a training that fills the GPU: who is protected by whom.
+/// Beside a training that fills the GPU: who is protected by whom. For so long that p99 is more than one request.
 #[test]
 fn beside_a_training_fewest_are_late_under_tpot_first() {
-    let run_ns = 60 * SECOND;
+    let run_ns = 240 * SECOND;
     let trace = with_objectives(vec![chat(Llm::EightB, 350 * MS)], true, run_ns);
     let ways = ["alone", "tpot-first", "throughput", "time-slicing"];
     let reports = simulated(&trace, run_ns, ways);

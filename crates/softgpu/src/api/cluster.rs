@@ -78,7 +78,6 @@ pub(crate) unsafe fn cuOccupancyMaxPotentialClusterSize(
     let (function, config) = (module::find_function(function)?, &*config);
     let (_, block) = launched(&function, config)?;
     let fits = occupancy::blocks_per_sm(&function, product(block), config.sharedMemBytes) > 0;
-    let required = function.kernel.properties.required_cluster.map(product);
-    let most = if fits { required.unwrap_or_else(|| most_blocks(&function)) } else { 0 };
+    let most = if fits { most_blocks(&function) } else { 0 };
     give(size, c_int::try_from(most).unwrap_or(c_int::MAX))
 }

@@ -124,7 +124,7 @@ pub(crate) unsafe fn cuGraphKernelNodeGetParams_v2(
     let node = graph::find_node(node)?;
     let launch = kernel_of(&node)?;
     let (shape, properties) = (&launch.shape, &launch.function.kernel.properties);
-    let grid = properties.said_grid(shape);
+    let [grid, block] = properties.said(shape);
     let base = shape.parameters.as_ptr().expose_provenance();
     let mut pointers: Box<[usize]> = properties.parameters.iter().map(|parameter| base + parameter.offset).collect();
     let kernel_parameters: *mut *mut c_void = pointers.as_mut_ptr().cast();
@@ -136,9 +136,9 @@ pub(crate) unsafe fn cuGraphKernelNodeGetParams_v2(
             gridDimX: grid[0],
             gridDimY: grid[1],
             gridDimZ: grid[2],
-            blockDimX: shape.block[0],
-            blockDimY: shape.block[1],
-            blockDimZ: shape.block[2],
+            blockDimX: block[0],
+            blockDimY: block[1],
+            blockDimZ: block[2],
             sharedMemBytes: shape.dynamic_shared,
             kernelParams: kernel_parameters,
             extra: core::ptr::null_mut(),

@@ -94,9 +94,9 @@ impl KernelProperties {
         Some((blocks, self.required_block.filter(|_| block == [1; 3]).unwrap_or(block)))
     }
 
-    /// The grid that a launch says for this shape.
-    pub(crate) fn said_grid(&self, shape: &Shape) -> [u32; 3] {
-        if self.blocks_are_clusters { shape.clusters() } else { shape.grid }
+    /// The grid and the block that a launch says for this shape.
+    pub(crate) fn said(&self, shape: &Shape) -> [[u32; 3]; 2] {
+        if self.blocks_are_clusters { [shape.clusters(), [1; 3]] } else { [shape.grid, shape.block] }
     }
 }
 
