@@ -149,21 +149,36 @@ fn skipped_as_named(verdicts: &str, named: &[(&str, &str)]) -> Result<()> {
 /// The conformance suite under valgrind, and random programs over several threads with moving lanes: no access where
 /// there is nothing, and nothing lost. Minutes, so not part of every test run.
 pub(crate) fn leaks(built: &Path) -> Result<()> {
-    /// Two tests keep every SM busy, on one core and many times slower than without valgrind.
-    const LIMIT_S: &str = "900";
-    let valgrind = |way| {
-        let mut program = command("valgrind", built, way);
-        program
-            .args(["--quiet", "--trace-children=yes", "--leak-check=full", "--show-leak-kinds=definite"])
-            .args(["--errors-for-leak-kinds=definite", "--error-exitcode=99"]);
-        program
-    };
-    let mut suite = valgrind(Way::Directly);
-    suite.arg(built.join("conformance")).args(["--limit", LIMIT_S]).arg("--driver").arg(built.join(build::SOFTGPU));
-    summarised(&mut suite, "leaks")?;
-    let mut order = valgrind(Way::Moving);
+    conformance_under_valgrind(built, &[], "leaks")?;
+    let mut order = under_valgrind(built, Way::Moving);
     order.arg(built.join("order")).args(["--programs", "1000", "--driver"]).arg(built.join(build::SHIM));
     summarised(&mut order, "leaks-order")
+}
+
+/// The tests among them that ask most of addresses, in seconds.
+pub(crate) fn leaks_of_memory(built: &Path) -> Result<()> {
+    conformance_under_valgrind(built, &["lifetimes::", "virtual_memory::"], "leaks-of-memory")
+}
+
+/// The conformance tests whose name contains one of these, or all.
+fn conformance_under_valgrind(built: &Path, tests: &[&str], name: &str) -> Result<()> {
+    /// Two tests keep every SM busy, on one core and many times slower than without valgrind.
+    const LIMIT_S: &str = "900";
+    let mut suite = under_valgrind(built, Way::Directly);
+    suite.arg(built.join("conformance")).args(["--limit", LIMIT_S]).args(tests);
+    summarised(suite.arg("--driver").arg(built.join(build::SOFTGPU)), name)
+}
+
+fn under_valgrind(built: &Path, way: Way) -> Command {
+    /// Valgrind leaves a process tens of gigabytes of addresses, which the devices share.
+    const MEMORY: &str = "4GiB";
+    let mut program = command("valgrind", built, way);
+    program
+        .args(["--quiet", "--trace-children=yes", "--leak-check=full", "--show-leak-kinds=definite"])
+        .args(["--errors-for-leak-kinds=definite", "--error-exitcode=99"])
+        .arg(format!("--suppressions={}", root().join("xtask/src/leaks.supp").display()))
+        .env("DETSHARE_SOFTGPU_MEMORY", MEMORY);
+    program
 }
 
 /// Every instruction, file by file.

@@ -168,6 +168,7 @@ fn beside_others() -> Vec<Step> {
     let on_software_gpu = "driver API on the software GPU";
     steps.extend(Step::each(shimmed, on_software_gpu, conformance).map(|step| step.after(DIRECTLY)));
     steps.push(Step::new("the checker finds nothing in what is right", move || softgpu::checked(&built())));
+    steps.push(Step::new("the driver's memory under valgrind", move || softgpu::leaks_of_memory(&built())));
     let order = |way| softgpu::order(&build::for_tests_folder(), way);
     steps.extend(Step::each(ways, "order on the software GPU", order));
     steps.extend(Step::each([Way::AsTenant], "order on the software GPU", order));

@@ -13,6 +13,7 @@ mod nearby;
 pub(crate) mod physical;
 pub(crate) mod shared;
 mod space;
+mod valgrind;
 
 pub(crate) use arena::{Kind, Range, Wanted, change, free_bytes, new_id, set_access, take};
 pub(crate) use constant::{add_constant, is_constant, remove_constant};

@@ -2,6 +2,7 @@
 
 use super::access::bit;
 use super::space::{ALL, PAGE, SYSTEM_PAGE, Space, space};
+use super::valgrind;
 use crate::device::settings;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::collections::BTreeMap;
@@ -183,6 +184,9 @@ pub(crate) fn take(wanted: &Wanted) -> Option<Range> {
         access,
     };
     region.taken.insert(start, range);
+    if wanted.kind != Kind::Reserved {
+        valgrind::in_use(start, size);
+    }
     add_access(start, size, access);
     Some(range)
 }
@@ -210,6 +214,7 @@ pub(crate) fn free(address: u64) -> Option<Range> {
         discharge(range.device, size);
     }
     region.remove_access(address, size);
+    valgrind::not_in_use(address, size);
     if range.kind == Kind::Imported && !space().restore(address, size) {
         // The addresses stay as they are, and are not used again.
         return Some(range);

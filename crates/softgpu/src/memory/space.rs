@@ -4,6 +4,7 @@
 //! touched, and being a file, other processes can map parts of it. Parts of the last region can be overlaid with
 //! other files: physical memory that a program maps itself, and memory of other processes.
 
+use super::valgrind;
 use crate::device::settings;
 use core::sync::atomic::{AtomicU8, Ordering};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -77,9 +78,13 @@ impl Space {
         address.checked_sub(self.base).is_some_and(|offset| offset / PAGE < self.access.len() as u64)
     }
 
-    /// The space's own memory at these addresses; false where the system refuses.
+    /// The space's own memory at these addresses, which hold nothing; false where the system refuses.
     pub(super) fn restore(&self, address: u64, bytes: u64) -> bool {
-        self.map(address, bytes, self.file(), address - self.base)
+        let restored = self.map(address, bytes, self.file(), address - self.base);
+        if restored {
+            valgrind::not_in_use(address, bytes);
+        }
+        restored
     }
 
     /// Another file's memory at these addresses; false where the system refuses.

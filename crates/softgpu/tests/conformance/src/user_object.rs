@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use detshare_cuda::Driver;
 use detshare_cuda::types::{CUuserObject, CUuserObject_flags, CUuserObjectRetain_flags};
 use detshare_test_child::patience;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 tests! { user_object:
@@ -34,7 +35,11 @@ unsafe extern "C" fn count(data: *mut c_void) {
 }
 
 fn counter() -> &'static AtomicU32 {
-    Box::leak(Box::new(AtomicU32::new(0)))
+    /// From here they can still be found, so none counts as lost.
+    static COUNTERS: Mutex<Vec<&'static AtomicU32>> = Mutex::new(Vec::new());
+    let counter: &'static AtomicU32 = Box::leak(Box::default());
+    COUNTERS.lock().unwrap_or_else(PoisonError::into_inner).push(counter);
+    counter
 }
 
 fn create(driver: &Driver, destroyed: &'static AtomicU32, references: u32) -> Result<CUuserObject> {
