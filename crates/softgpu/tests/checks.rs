@@ -9,7 +9,8 @@ use std::process::{Command, Output};
 
 /// `race`: a barrier is missing. `stale`: shared memory that nobody wrote. `behind`: the byte after an allocation.
 /// `freed`: an allocation that is there no more. `wild`: an access far from everything. `early`: a bulk copy that is not waited
-/// for, but for a barrier behind it. `patient`: one that is. `fine`: none of these.
+/// for, but for a barrier behind it. `patient`: one that is. `fine`: none of these. `endless`: one thread's calls never end.
+/// `asserts`: what one thread asserts does not hold.
 const KERNELS: &core::ffi::CStr = c".version 8.0
 .target sm_90
 .address_size 64
@@ -117,6 +118,69 @@ AGAIN:
     add.u32 %r1, %r1, %t;
     ld.shared.u8 %r1, [%r1];
     ret;
+}
+.func descend(.param .b32 n)
+{
+    .reg .b32 %n;
+    ld.param.u32 %n, [n];
+    add.u32 %n, %n, 1;
+    {
+    .param .b32 next;
+    st.param.u32 [next], %n;
+    call.uni descend, (next);
+    }
+    ret;
+}
+.visible .entry endless(.param .u64 out)
+{
+    .reg .b32 %b, %t;
+    .reg .pred %p;
+    mov.u32 %b, %ctaid.x;
+    mov.u32 %t, %tid.x;
+    mad.lo.u32 %t, %b, 64, %t;
+    setp.ne.u32 %p, %t, 227;
+    @%p ret;
+    {
+    .param .b32 n;
+    st.param.u32 [n], %t;
+    call.uni descend, (n);
+    }
+    ret;
+}
+.extern .func __assertfail(.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 n, .param .b64 s);
+.global .align 1 .b8 message[] = {110, 32, 60, 32, 51, 0};
+.global .align 1 .b8 file[] = {107, 101, 114, 110, 101, 108, 115, 47, 99, 104, 101, 99, 107, 46, 99, 117, 0};
+.global .align 1 .b8 name[] = {118, 111, 105, 100, 32, 99, 104, 101, 99, 107, 40, 105, 110, 116, 41, 0};
+.visible .entry asserts(.param .u64 out)
+{
+    .reg .b64 %m, %f, %n;
+    .reg .b32 %b, %t;
+    .reg .pred %holds;
+    mov.u32 %b, %ctaid.x;
+    mov.u32 %t, %tid.x;
+    mad.lo.u32 %t, %b, 64, %t;
+    setp.ne.u32 %holds, %t, 353;
+    @%holds ret;
+    mov.u64 %m, message;
+    cvta.global.u64 %m, %m;
+    mov.u64 %f, file;
+    cvta.global.u64 %f, %f;
+    mov.u64 %n, name;
+    cvta.global.u64 %n, %n;
+    {
+    .param .b64 m;
+    .param .b64 f;
+    .param .b32 l;
+    .param .b64 n;
+    .param .b64 s;
+    st.param.b64 [m], %m;
+    st.param.b64 [f], %f;
+    st.param.b32 [l], 1234;
+    st.param.b64 [n], %n;
+    st.param.b64 [s], 1;
+    call.uni __assertfail, (m, f, l, n, s);
+    }
+    ret;
 }";
 
 /// Run as a process of its own by the tests below: launches the kernel that the environment names and prints what
@@ -173,6 +237,27 @@ fn a_fault_is_told_once_and_stays() {
     let place =
         "in 'st.global.u32 [%d+1048576], 1', line 23; that is 1048512 bytes after the end of the allocation of 64";
     assert!(told.contains(place), "{told}");
+}
+
+#[test]
+fn a_stack_overflow_is_told_once_and_stays() {
+    let (output, told) = run("endless", &[]);
+    let overflow = CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR.0;
+    assert_eq!(codes(&output), [overflow, overflow]);
+    let words = "stack overflow: kernel endless, block (3, 0, 0), thread (35, 0, 0): too many nested calls in 'call.uni descend, (next)'";
+    assert_eq!(told.matches(words).count(), 1, "{told}");
+    assert!(told.contains("of function descend, line 117"), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+}
+
+/// In the words that a program's user knows, and in none of ours.
+#[test]
+fn a_failed_assertion_is_told_once_and_stays() {
+    let (output, told) = run("asserts", &[]);
+    let failed = CUresult::CUDA_ERROR_ASSERT.0;
+    assert_eq!(codes(&output), [failed, failed]);
+    let words = "kernels/check.cu:1234: void check(int): block: [5,0,0], thread: [33,0,0] Assertion `n < 3` failed.\n";
+    assert_eq!(told, words);
 }
 
 #[test]

@@ -195,7 +195,7 @@ fn store(
     let size = element_size(map.element).unwrap_or(1) as usize;
     let width = map.taken()[0] as usize * size;
     let reduction = match reduction {
-        Some(op) => Some((op, reduction_type(map.element).ok_or(spot.bad(FaultKind::IllegalAddress))?)),
+        Some(op) => Some((op, reduction_type(map.element).ok_or(spot.bad(FaultKind::IllegalInstruction))?)),
         None => None,
     };
     let mut whole = map.clone();

@@ -1,15 +1,16 @@
-//! Many copies in one call, and copies in three dimensions between contexts.
+//! Many copies in one call, as CUDA 13 has it and as CUDA 12 had it, and copies in three dimensions between contexts.
 
 use crate::Outcome;
+use crate::call::describe;
 use crate::gpu::{Gpu, NO_ADDRESS, NON_BLOCKING, NULL_STREAM, offset};
-use anyhow::ensure;
+use anyhow::{Result, ensure};
 use core::mem::zeroed;
 use core::ptr::null_mut;
 use detshare_cuda::Driver;
 use detshare_cuda::types::{
     CUDA_ARRAY_DESCRIPTOR, CUDA_MEMCPY3D_BATCH_OP, CUDA_MEMCPY3D_PEER, CUarray, CUarray_format, CUcontext, CUdeviceptr,
     CUdeviceptr_v2, CUmemcpy3DOperandType as Operand, CUmemcpyAttributes, CUmemcpySrcAccessOrder as Order,
-    CUmemorytype as Memory, CUresult,
+    CUmemorytype as Memory, CUresult, CUstream,
 };
 
 tests! { copy_batch:
@@ -19,6 +20,10 @@ tests! { copy_batch:
     batches_are_checked,
     boxes_in_a_batch,
     arrays_in_a_batch,
+    older_batches_are_made,
+    older_batches_name_the_copy_that_is_wrong,
+    older_batches_of_boxes_are_made,
+    older_batches_name_the_box_that_is_wrong,
     boxes_between_contexts,
 }
 
@@ -182,6 +187,166 @@ fn arrays_in_a_batch(driver: &Driver) -> Outcome {
         gpu.wait(stream)?;
     }
     ensure!(gpu.read(memory, 5)? == [9, 10, 13, 14, 0], "{:?}", gpu.read(memory, 5)?);
+    Ok(())
+}
+
+/// What a number of a copy is before the driver has said anything.
+const UNTOLD: usize = 77;
+/// What it is where the driver has no single copy to blame.
+const NO_COPY: usize = usize::MAX;
+
+/// Three copies of four words each, by the function of CUDA 12, which says what is wrong: two ordinary ones, and whatever becomes of
+/// the one between them.
+struct Batch {
+    from: CUdeviceptr,
+    memory: CUdeviceptr,
+    to: [CUdeviceptr; 3],
+    sources: [CUdeviceptr; 3],
+    sizes: [usize; 3],
+    how: [CUmemcpyAttributes; 3],
+    firsts: [usize; 3],
+}
+
+impl Batch {
+    fn new(gpu: &Gpu) -> Result<Self> {
+        let (from, memory) = (gpu.upload(&(1..=12).collect::<Vec<_>>())?, gpu.zeros(12)?);
+        Ok(Self {
+            from,
+            memory,
+            to: [0, 16, 32].map(|bytes| offset(memory, bytes)),
+            sources: [0, 16, 32].map(|bytes| offset(from, bytes)),
+            sizes: [16; 3],
+            how: [attributes(Order::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM); 3],
+            firsts: [0, 1, 2],
+        })
+    }
+
+    /// The code, the number of the copy that is wrong, and what has arrived.
+    fn start(&mut self, gpu: &Gpu, stream: CUstream) -> Result<(CUresult, usize, Vec<u32>)> {
+        let mut failed = UNTOLD;
+        let (to, from, sizes) = (self.to.as_mut_ptr(), self.sources.as_mut_ptr(), self.sizes.as_mut_ptr());
+        let (how, firsts) = (self.how.as_mut_ptr(), self.firsts.as_mut_ptr());
+        let code = cu!(gpu, cuMemcpyBatchAsync(to, from, sizes, 3, how, firsts, 3, &raw mut failed, stream));
+        gpu.wait(stream)?;
+        Ok((code, failed, gpu.read(self.memory, 12)?))
+    }
+}
+
+/// A mistake, whether the manual promises that its copy is refused and named, and how it is made.
+type Wrong<T> = (&'static str, bool, fn(&mut T));
+
+/// As a reader of the results knows it.
+fn name(failed: usize) -> String {
+    match failed {
+        NO_COPY => "no copy".into(),
+        UNTOLD => "nothing".into(),
+        copy => format!("copy {copy}"),
+    }
+}
+
+fn older_batches_are_made(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let stream = gpu.stream(NON_BLOCKING)?;
+    let mut batch = Batch::new(&gpu)?;
+    let (code, failed, seen) = batch.start(&gpu, stream)?;
+    ensure!(code == CUresult::CUDA_SUCCESS, "{}", describe(code));
+    note!("of three copies that are right {} is named", name(failed));
+    ensure!(seen == (1..=12).collect::<Vec<_>>(), "{seen:?}");
+    // Nobody has to ask which one failed.
+    let other = gpu.zeros(4)?;
+    let (mut to, mut from, mut size, mut first) = (other, offset(batch.from, 16), 16, 0);
+    let mut how = attributes(Order::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM);
+    let (to, from, size) = (&raw mut to, &raw mut from, &raw mut size);
+    let code = noted!(
+        driver,
+        cuMemcpyBatchAsync(to, from, size, 1, &raw mut how, &raw mut first, 1, null_mut(), stream),
+        "unasked"
+    );
+    gpu.wait(stream)?;
+    let seen = gpu.read(other, 4)?;
+    ensure!(seen == if code == CUresult::CUDA_SUCCESS { [5, 6, 7, 8] } else { [0; 4] }, "{seen:?}");
+    Ok(())
+}
+
+fn older_batches_name_the_copy_that_is_wrong(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let stream = gpu.stream(NON_BLOCKING)?;
+    let wrong: [Wrong<Batch>; 5] = [
+        ("a copy to nowhere", true, |batch| batch.to[1] = NO_ADDRESS),
+        ("a copy from nowhere", true, |batch| batch.sources[1] = NO_ADDRESS),
+        ("a copy of more than there is", true, |batch| batch.sizes[1] = 1 << 40),
+        ("a copy of nothing", false, |batch| batch.sizes[1] = 0),
+        ("a copy in no order", false, |batch| batch.how[1] = attributes(Order::CU_MEMCPY_SRC_ACCESS_ORDER_INVALID)),
+    ];
+    for (what, is_promised, change) in wrong {
+        let mut batch = Batch::new(&gpu)?;
+        change(&mut batch);
+        let (code, failed, seen) = batch.start(&gpu, stream)?;
+        note!("{what}: {}, {} is named, {seen:?}", describe(code), name(failed));
+        ensure!(!is_promised || code != CUresult::CUDA_SUCCESS, "{what} is made");
+        ensure!(!is_promised || failed == 1, "{what}: {} is named", name(failed));
+        let copied = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+        ensure!(seen.iter().zip(copied).all(|(seen, copied)| [0, copied].contains(seen)), "{what}: {seen:?}");
+    }
+    let mut batch = Batch::new(&gpu)?;
+    batch.firsts[0] = 1;
+    let (code, failed, _) = batch.start(&gpu, stream)?;
+    ensure!(
+        code == CUresult::CUDA_ERROR_INVALID_VALUE,
+        "attributes that begin with the second copy: {}",
+        describe(code)
+    );
+    note!("attributes that begin with the second copy: {} is named", name(failed));
+    Ok(())
+}
+
+/// Three rows of four words, each by a copy of its own.
+fn three_boxes(from: CUdeviceptr, to: CUdeviceptr) -> [CUDA_MEMCPY3D_BATCH_OP; 3] {
+    [0, 16, 32].map(|bytes| {
+        // SAFETY: plain values throughout, where zero means none.
+        let mut copy: CUDA_MEMCPY3D_BATCH_OP = unsafe { zeroed() };
+        (copy.src, copy.dst) = (packed(offset(from, bytes), 16), packed(offset(to, bytes), 16));
+        (copy.extent.width, copy.extent.height, copy.extent.depth) = (16, 1, 1);
+        copy.srcAccessOrder = Order::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+        copy
+    })
+}
+
+fn older_batches_of_boxes_are_made(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let stream = gpu.stream(NON_BLOCKING)?;
+    let (from, memory) = (gpu.upload(&(1..=12).collect::<Vec<_>>())?, gpu.zeros(12)?);
+    let (mut copies, mut failed) = (three_boxes(from, memory), UNTOLD);
+    ok!(driver, cuMemcpy3DBatchAsync(3, copies.as_mut_ptr(), &raw mut failed, 0, stream));
+    gpu.wait(stream)?;
+    note!("of three boxes that are right {} is named", name(failed));
+    ensure!(gpu.read(memory, 12)? == (1..=12).collect::<Vec<_>>(), "{:?}", gpu.read(memory, 12)?);
+    Ok(())
+}
+
+fn older_batches_name_the_box_that_is_wrong(driver: &Driver) -> Outcome {
+    let gpu = Gpu::new(driver)?;
+    let stream = gpu.stream(NON_BLOCKING)?;
+    let wrong: [Wrong<CUDA_MEMCPY3D_BATCH_OP>; 4] = [
+        ("a box to nowhere", true, |copy| copy.dst = packed(NO_ADDRESS, 16)),
+        ("a box of more than there is", true, |copy| (copy.extent.height, copy.extent.depth) = (1 << 18, 1 << 18)),
+        ("a box of nothing", false, |copy| copy.extent.height = 0),
+        ("a box in no order", false, |copy| copy.srcAccessOrder = Order::CU_MEMCPY_SRC_ACCESS_ORDER_INVALID),
+    ];
+    for (what, is_promised, change) in wrong {
+        let (from, memory) = (gpu.upload(&(1..=12).collect::<Vec<_>>())?, gpu.zeros(12)?);
+        let (mut copies, mut failed) = (three_boxes(from, memory), UNTOLD);
+        change(&mut copies[1]);
+        let code = cu!(driver, cuMemcpy3DBatchAsync(3, copies.as_mut_ptr(), &raw mut failed, 0, stream));
+        gpu.wait(stream)?;
+        let seen = gpu.read(memory, 12)?;
+        note!("{what}: {}, {} is named, {seen:?}", describe(code), name(failed));
+        ensure!(!is_promised || code != CUresult::CUDA_SUCCESS, "{what} is made");
+        ensure!(!is_promised || failed == 1, "{what}: {} is named", name(failed));
+    }
+    let (mut failed, mut copy) = (UNTOLD, three_boxes(gpu.zeros(4)?, gpu.zeros(4)?)[0]);
+    expect!(driver, cuMemcpy3DBatchAsync(0, &raw mut copy, &raw mut failed, 0, stream) => CUDA_ERROR_INVALID_VALUE);
+    note!("of no boxes {} is named", name(failed));
     Ok(())
 }
 

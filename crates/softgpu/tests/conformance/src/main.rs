@@ -57,6 +57,7 @@ mod proc_address;
 mod stream;
 mod stream_memory;
 mod stream_order;
+mod tensor_copies;
 mod tensor_map;
 mod tensor_map_replace;
 mod user_object;
@@ -78,7 +79,7 @@ type Outcome = Result<()>;
 type Test = (&'static str, fn(&Driver) -> Outcome);
 
 /// One table for each file, the most ordinary behaviour first.
-const TABLES: [&[Test]; 43] = [
+const TABLES: [&[Test]; 44] = [
     device::TESTS,
     dynamic_parallelism::TESTS,
     context::TESTS,
@@ -99,6 +100,7 @@ const TABLES: [&[Test]; 43] = [
     blocks_are_clusters::TESTS,
     tensor_map::TESTS,
     tensor_map_replace::TESTS,
+    tensor_copies::TESTS,
     stream::TESTS,
     stream_order::TESTS,
     event::TESTS,
