@@ -12,6 +12,8 @@
 //!   `release` has been said;
 //! * `release`: let that come to its end; `other`: wait for the stream that it is in;
 //! * `shapes:N`: launch so many that come to their end at once, each with another size of shared memory;
+//! * `kernels:N`: load a module of so many kernels, each of another name, and launch each once, one after the other; answers when what
+//!   they leave is what it should be;
 //! * `turned`: launch as many blocks in each of three directions, which come to their end at once;
 //! * `many:N`: launch so many that come to their end at once;
 //! * `slowly:N:MS`: launch so many that come to their end at once, with so many milliseconds of the host asleep before each;
@@ -25,6 +27,7 @@ use detshare_cuda::types::{
     CUstreamCaptureMode,
 };
 use detshare_workloads::{Library, cu};
+use std::ffi::CString;
 use std::io::{BufRead, Write};
 use std::time::Duration;
 
@@ -47,6 +50,45 @@ AGAIN:
     ret;
 }
 ";
+
+const HEADER: &str = "\n.version 7.8\n.target sm_70\n.address_size 64\n";
+
+/// One of many kernels, by its number.
+struct Other(u32);
+
+impl Other {
+    const FACTOR: u32 = 1_664_525;
+
+    fn name(&self) -> String {
+        format!("other_{}", self.0)
+    }
+
+    fn source(&self) -> String {
+        let (name, factor, salt) = (self.name(), Self::FACTOR, self.salt());
+        format!(
+            "
+.visible .entry {name}(.param .u64 data)
+{{
+    .reg .u64 %data;
+    .reg .u32 %word;
+    ld.param.u64 %data, [data];
+    ld.global.u32 %word, [%data];
+    mad.lo.u32 %word, %word, {factor}, {salt};
+    st.global.u32 [%data], %word;
+    ret;
+}}
+"
+        )
+    }
+
+    fn salt(&self) -> u32 {
+        2 * self.0 + 1
+    }
+
+    fn makes_of(&self, word: u32) -> u32 {
+        word.wrapping_mul(Self::FACTOR).wrapping_add(self.salt())
+    }
+}
 
 const LEGACY: CUstream = CUstream(core::ptr::without_provenance_mut(1));
 const THREAD: CUstream = CUstream(core::ptr::without_provenance_mut(2));
@@ -163,6 +205,7 @@ impl Probe {
             "fork-exit" => fork(true),
             _ if what.starts_with("slowly:") => self.launch_slowly(&what["slowly:".len()..]),
             _ => match what.split_once(':').map(|(word, count)| (word, count.parse())) {
+                Some(("kernels", Ok(count))) => self.launch_others(count),
                 Some(("begin", Ok(shared))) => self.begin(self.stream, shared),
                 Some(("shapes", Ok(count))) => (0..count).try_for_each(|shared| self.launch(self.stream, shared)),
                 Some(("many", Ok(count))) => (0..count).try_for_each(|_| self.launch(self.stream, 0)),
@@ -206,6 +249,31 @@ impl Probe {
         let mut parameters: [*mut c_void; 2] = [(&raw mut gate).cast(), (&raw mut ticket).cast()];
         let (arguments, no_extra) = (parameters.as_mut_ptr(), core::ptr::null_mut());
         cu!(self.library, cuLaunchKernel(self.kernel, x, y, z, 1, 1, 1, shared, stream, arguments, no_extra))
+    }
+
+    /// Each kernel takes what the one before it left, so one that is lost, repeated or out of order shows.
+    fn launch_others(&self, count: u32) -> Result<()> {
+        let library = &self.library;
+        let kernels: Vec<Other> = (0..count).map(Other).collect();
+        let source = CString::new(HEADER.to_string() + &kernels.iter().map(Other::source).collect::<String>())?;
+        let (mut module, mut data) = (CUmodule(core::ptr::null_mut()), CUdeviceptr_v2(0));
+        cu!(library, cuModuleLoadData(&raw mut module, source.as_ptr().cast()))?;
+        cu!(library, cuMemAlloc_v2(&raw mut data, size_of::<u32>()))?;
+        cu!(library, cuMemsetD32Async(data, 0, 1, self.stream))?;
+        for kernel in &kernels {
+            let (mut function, name) = (CUfunction(core::ptr::null_mut()), CString::new(kernel.name())?);
+            cu!(library, cuModuleGetFunction(&raw mut function, module, name.as_ptr()))?;
+            let mut parameters: [*mut c_void; 1] = [(&raw mut data).cast()];
+            let (values, no_extra) = (parameters.as_mut_ptr(), core::ptr::null_mut());
+            cu!(library, cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, self.stream, values, no_extra))?;
+        }
+        cu!(library, cuStreamSynchronize(self.stream))?;
+        let mut found = 0_u32;
+        cu!(library, cuMemcpyDtoH_v2((&raw mut found).cast(), data, size_of::<u32>()))?;
+        let expected = kernels.iter().fold(0, |word, kernel| kernel.makes_of(word));
+        ensure!(found == expected, "{count} kernels left {found:#x} in place of {expected:#x}");
+        cu!(library, cuMemFree_v2(data))?;
+        cu!(library, cuModuleUnload(module))
     }
 
     fn begin_graph(&mut self) -> Result<()> {

@@ -5,6 +5,7 @@ use crate::fake::FakeDaemon;
 use crate::sharing::soft;
 use crate::stage::{Stage, outcome};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
@@ -244,6 +245,40 @@ fn what_is_assumed_is_said() {
         table(&house, "train").contains("; when a step is due was not believed")
     });
     assert!(json(&house, "train").iter().any(|it| it["due_not_believed"] == true));
+}
+
+/// A program whose kernels all have names of their own, each launched once, beside a server at work: each of them is taken for a usual
+/// one, which is said, and they compute what they should.
+#[test]
+fn a_thousand_kernels_that_nobody_knows_are_taken_for_usual_ones() {
+    const KERNELS: usize = 1_000;
+    /// So many decisions are kept of a tenant.
+    const TOLD: usize = 62;
+    let house = house("policy = \"slo-aware\"\n");
+    let (mut serve, mut train) = both(&house);
+    until("they know of each other", || {
+        serve.does(&["begin", "open", "stream"]);
+        train.does(&["begin", "open", "stream"]);
+        !json(&house, "train").is_empty()
+    });
+    train.say(&format!("kernels:{KERNELS}"));
+    (0..KERNELS / 10).for_each(|_| serve.does(&["begin", "open", "stream"]));
+    // It says so only if they left what they should.
+    train.hear("ok");
+    serve.does(&["begin", "open", "stream"]);
+    let decisions = json(&house, "train");
+    assert_eq!(decisions.len(), TOLD);
+    let is_usual = |it: &Value| it["assumed_ns"] == 100_000 && it["assumed_because"] == "it was never measured";
+    assert!(decisions.iter().all(|it| is_usual(it) && it["predicted_ns"].is_null()), "{decisions:#?}");
+    // Those that were measured meanwhile are shown by name.
+    let named: Vec<&str> = decisions.iter().filter_map(|it| it["kernel"].as_str()).collect();
+    let last: BTreeSet<String> = (KERNELS - TOLD..KERNELS).map(|number| format!("other_{number}")).collect();
+    assert!(named.iter().all(|name| last.contains(*name)), "{named:?}");
+    assert_eq!(named.iter().collect::<BTreeSet<_>>().len(), named.len(), "each was launched once: {named:?}");
+    let (table, shown) = (table(&house, "train"), 20);
+    assert_eq!(table.matches("; taken for 100 us: it was never measured").count(), shown, "{table}");
+    let of_server = json(&house, "serve");
+    assert!(of_server.iter().all(|it| it["held_ns"] == 0), "a server waits for nobody: {of_server:#?}");
 }
 
 /// The time that is told with a decision is that of the launch that was decided, not of an earlier one.

@@ -76,6 +76,7 @@ impl<'a> Estimates<'a> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use super::super::arm;
     use super::super::flags::tests::resolved;
     use super::super::summary::tests as examples;
     use super::*;
@@ -86,7 +87,9 @@ pub(crate) mod tests {
         let text = std::fs::read_to_string(format!("{results}/{scenario}/results.json")).unwrap();
         let results: serde_json::Value = serde_json::from_str(&text).unwrap();
         let words: Vec<&str> = results["command"].as_array().unwrap().iter().filter_map(|word| word.as_str()).collect();
-        let settings = resolved(&words[2..].join(" ")).unwrap();
+        // The trace is on the machine where it was measured.
+        let line = words[2..].join(" ").replace("--trace-folder traces", "");
+        let settings = resolved(&line).unwrap();
         let mut estimates = Estimates::new(&settings);
         for ran in results["runs"].as_array().unwrap() {
             let arm = settings.arms.iter().find(|arm| ran["arm"] == arm.name).unwrap();
@@ -99,6 +102,26 @@ pub(crate) mod tests {
             estimates.learn(arm, &run);
         }
         estimates.beside
+    }
+
+    /// The same for every arm that the scenario has. An arm that was not kept of it takes what it took in `small`, a policy as much as
+    /// `slo-aware`, and no less than any other one of its own took that runs its programs as that one does, alone or together.
+    pub(crate) fn set_up(settings: &Settings) -> BTreeMap<&'static str, f64> {
+        let small = recorded("small");
+        let own = if has_record(settings.scenario.name) { recorded(settings.scenario.name) } else { BTreeMap::new() };
+        let known = arm::known(settings.scenario);
+        let is_alone = |name: &str| known.iter().any(|arm| arm.name == name && arm.is_alone);
+        let one = |arm: &Arm| {
+            let of_small = small.get(arm.name).copied().unwrap_or(small["slo-aware"]);
+            let alike = own.iter().filter(|(name, _)| is_alone(name) == arm.is_alone).map(|(_, beside)| *beside);
+            own.get(arm.name).copied().unwrap_or(alike.fold(of_small, f64::max))
+        };
+        settings.arms.iter().map(|arm| (arm.name, one(arm))).collect()
+    }
+
+    pub(crate) fn has_record(scenario: &str) -> bool {
+        let results = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/results/h200-sharing");
+        std::path::Path::new(results).join(scenario).join("results.json").is_file()
     }
 
     #[test]

@@ -230,9 +230,11 @@ impl ArmRun {
 
 #[cfg(test)]
 mod tests {
+    use super::super::LAST_PART;
     use super::super::arm::BARE_ALONE;
-    use super::super::estimates::tests::recorded;
+    use super::super::estimates::tests::set_up;
     use super::super::flags::tests::resolved;
+    use super::super::scenario::{Program, SCENARIOS};
     use super::super::schedule::Schedule;
     use super::super::summary::tests as examples;
     use super::super::timeline::tests::example as timeline_example;
@@ -248,11 +250,29 @@ mod tests {
     }
 
     impl Rehearsal<'_> {
-        fn pass(&mut self, arm: &Arm, planned: Duration) -> f64 {
-            let sessions = if arm.is_alone { 2.0 } else { 1.0 };
-            let passed = (planned.as_secs_f64() + self.beside[arm.name] * self.slower) * sessions;
+        fn pass(&mut self, arm: &Arm, planned: &[Duration]) -> f64 {
+            let one = |planned: &Duration| planned.as_secs_f64() + self.beside[arm.name] * self.slower;
+            let passed = planned.iter().map(one).sum();
             self.left -= passed;
             passed
+        }
+
+        /// Alone each program has a session of its own.
+        fn planned(&self, Turn { arm, round, seconds, .. }: Turn) -> Vec<Duration> {
+            let programs: Vec<&Program> = self.settings.scenario.programs.iter().collect();
+            let sessions: Vec<&[&Program]> =
+                if arm.is_alone { programs.iter().map(std::slice::from_ref).collect() } else { vec![&programs] };
+            let session = |programs| Schedule::of_session(self.settings, &arm, (round, seconds), programs).end();
+            sessions.into_iter().map(session).collect()
+        }
+
+        /// What LLM servers are to get is found out before: each answers so many requests at once, as fast as it was recorded.
+        fn plan(&mut self) {
+            const AT_ONCE: f64 = 64.0;
+            const RECORDED_PER_SECOND: f64 = 4.7;
+            for _ in self.settings.scenario.servers() {
+                self.left -= self.beside[BARE_ALONE.name] + AT_ONCE / RECORDED_PER_SECOND;
+            }
         }
     }
 
@@ -261,25 +281,28 @@ mod tests {
             self.left
         }
 
-        fn run(&mut self, Turn { arm, round, seconds, .. }: Turn) -> Result<ArmRun, SessionError> {
-            let mut run = examples::run(arm.name, round, 1.0, 1.0, None);
-            let planned = Schedule::of(self.settings, &arm, round, seconds).end();
-            (run.seconds, run.measured_s) = (self.pass(&arm, planned), seconds);
+        fn run(&mut self, turn: Turn) -> Result<ArmRun, SessionError> {
+            let mut run = examples::run(turn.arm.name, turn.round, 1.0, 1.0, None);
+            let planned = self.planned(turn);
+            (run.seconds, run.measured_s) = (self.pass(&turn.arm, &planned), turn.seconds);
+            // Whoever is still at it then is ended.
+            run.failure = (self.left < 0.0).then(|| "the time is over".to_string());
             Ok(run)
         }
 
         fn record(&mut self, arm: Arm, _: Option<f64>) -> Result<Timeline, SessionError> {
-            self.pass(&arm, Schedule::recorded(self.settings, &arm).end());
+            self.pass(&arm, &[Schedule::recorded(self.settings, &arm).end()]);
             Ok(timeline_example())
         }
     }
 
     /// What is measured in eight minutes on a machine that is so many times as slow as that of the recorded runs, and what is
     /// left of the time.
-    fn rehearsed(scenario: &str, slower: f64) -> (Measurements, f64) {
-        let settings = resolved(scenario).unwrap();
-        let left = settings.limit.as_secs_f64();
-        let mut stage = Rehearsal { settings: &settings, beside: recorded(scenario), slower, left };
+    fn rehearsed(line: &str, slower: f64) -> (Measurements, f64) {
+        let settings = resolved(line).unwrap();
+        let left = (settings.limit - settings.limit / LAST_PART).as_secs_f64();
+        let mut stage = Rehearsal { settings: &settings, beside: set_up(&settings), slower, left };
+        stage.plan();
         let mut measured = Measurements::default();
         run(&mut stage, &settings, &mut measured).unwrap();
         (measured, stage.left)
@@ -317,6 +340,64 @@ mod tests {
                 assert!(measured.runs.len() >= ARMS && measured.timeline.unwrap().is_ok(), "{scenario} at {percent} %");
             }
         }
+    }
+
+    /// How often all arms have figures, and for how long the shortest was measured; or how many have any.
+    #[derive(PartialEq, Eq)]
+    enum Enough {
+        Rounds(usize, u32),
+        Arms(usize),
+    }
+
+    fn enough(line: &str) -> Enough {
+        let (measured, _) = rehearsed(line, 1.0);
+        let failed = |round: usize| measured.runs.iter().any(|run| run.round == round && run.failure.is_some());
+        let last = measured.runs.iter().map(|run| run.round).max().unwrap();
+        let rounds = (1..=last).take_while(|round| !failed(*round)).count();
+        let whole = measured.runs.iter().filter(|run| run.round <= rounds).map(|run| run.measured_s).min();
+        let arms = measured.runs.iter().filter(|run| run.round == 1 && run.failure.is_none()).count();
+        whole.map_or(Enough::Arms(arms), |seconds| Enough::Rounds(rounds, seconds))
+    }
+
+    /// A row of the table in the documentation: what eight minutes are enough for, and what two rounds need.
+    fn row(name: &str) -> String {
+        /// With less there is no tail to speak of.
+        const LEAST_SECONDS: u32 = 3;
+        const MOST_MINUTES: u32 = 60;
+        let settings = resolved(name).unwrap();
+        let (all, usual) = (settings.rounds, settings.seconds);
+        let is_enough_for =
+            |flags: &str, rounds, seconds| enough(&format!("{name} {flags}")) == Enough::Rounds(rounds, seconds);
+        if is_enough_for("", all, usual) {
+            return format!("| `{name}` | {all} rounds of {usual} s | | |");
+        }
+        let by_default = match enough(name) {
+            Enough::Rounds(1, seconds) => format!("one round of {seconds} s"),
+            Enough::Rounds(rounds, seconds) => format!("{rounds} rounds of {seconds} s"),
+            Enough::Arms(arms) => format!("{arms} of {} arms, once", settings.arms.len()),
+        };
+        let shorter = |rounds| {
+            let mut seconds = (LEAST_SECONDS..usual).rev();
+            seconds.find(|seconds| is_enough_for(&format!("--rounds {rounds} --seconds {seconds}"), rounds, *seconds))
+        };
+        let shorter = match (shorter(all), enough(name)) {
+            (Some(seconds), _) => format!("`--seconds {seconds}`"),
+            (None, Enough::Arms(_)) => {
+                shorter(1).map_or(String::new(), |seconds| format!("`--rounds 1 --seconds {seconds}`"))
+            }
+            (None, Enough::Rounds(..)) => "no".to_string(),
+        };
+        let longer = (9..MOST_MINUTES).find(|minutes| is_enough_for(&format!("--limit {minutes}m"), all, usual));
+        format!("| `{name}` | {by_default} | {shorter} | `--limit {}m` |", longer.unwrap())
+    }
+
+    /// Of scenarios of which nothing was kept with the set-up of `small`.
+    #[test]
+    fn what_eight_minutes_are_enough_for_is_in_the_documentation() {
+        let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/bench.md"));
+        let rows: Vec<String> = SCENARIOS.iter().map(|scenario| row(scenario.name)).collect();
+        let missing: Vec<&String> = rows.iter().filter(|row| !page.contains(row.as_str())).collect();
+        assert!(missing.is_empty(), "{missing:#?}");
     }
 
     fn unrest(late_per_second: f64) -> Unrest {
