@@ -90,7 +90,7 @@ pub(crate) fn next_id() -> u64 {
 impl Context {
     pub(crate) fn new(kind: Kind, flags: u32, lane: Arc<Lane>, fate: Arc<Fate>, system: Arc<System>) -> Arc<Self> {
         let context = Arc::new(Self {
-            handle: handle::new(),
+            handle: handle::new_of_context(),
             kind,
             device: lane.device,
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),

@@ -10,6 +10,8 @@ use std::sync::{Arc, LazyLock, RwLock};
 /// Looks like an address to programs that print it, and lies where no memory is.
 const FIRST: usize = 0x0000_6a00_0000_0000;
 const STEP: usize = 64;
+/// What handles of contexts have more than others, so that they can be told apart when the context is gone.
+const CONTEXT: usize = STEP / 2;
 
 static NEXT: AtomicUsize = AtomicUsize::new(FIRST);
 
@@ -18,9 +20,14 @@ pub(crate) fn new() -> usize {
     NEXT.fetch_add(STEP, Ordering::Relaxed)
 }
 
-/// Whether that number was ever given to an object, living or not.
-pub(crate) fn was_given(handle: usize) -> bool {
-    (FIRST..NEXT.load(Ordering::Relaxed)).contains(&handle)
+/// A number for a new context.
+pub(crate) fn new_of_context() -> usize {
+    new() + CONTEXT
+}
+
+/// Whether that number was ever given to a context, living or not.
+pub(crate) fn was_context(handle: usize) -> bool {
+    (FIRST..NEXT.load(Ordering::Relaxed)).contains(&handle) && handle % STEP == CONTEXT
 }
 
 /// The objects of one kind.

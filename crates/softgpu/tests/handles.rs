@@ -55,6 +55,12 @@ fn dead_foreign_and_mistaken_handles_are_refused() {
     refused!(driver, cuGraphLaunch(CUgraphExec(graph.0.cast()), stream));
     refused!(driver, cuLaunchKernel(CUfunction(module.0.cast()), 1, 1, 1, 1, 1, 1, 0, stream, none(), none()));
 
+    // But where older programs leave what was in the register it is no context at all.
+    let mut device = CUdevice_v1(-1);
+    for left in [stream.0.cast(), event.0.cast(), core::ptr::without_provenance_mut(0xdead_beef)] {
+        ok!(driver, cuCtxGetDevice_v2(&raw mut device, CUcontext(left)));
+    }
+
     ok!(driver, cuStreamDestroy_v2(stream));
     ok!(driver, cuEventDestroy_v2(event));
     ok!(driver, cuModuleUnload(module));
@@ -86,6 +92,7 @@ fn dead_foreign_and_mistaken_handles_are_refused() {
         module = CUmodule(core::ptr::without_provenance_mut(usize::MAX));
     }
     ok!(driver, cuCtxDestroy_v2(context));
+    refused!(driver, cuCtxGetDevice_v2(&raw mut device, context));
     refused!(driver, cuCtxSetCurrent(context));
     refused!(driver, cuCtxDestroy_v2(context));
     refused!(driver, cuMemAlloc_v2(&raw mut memory, 64));

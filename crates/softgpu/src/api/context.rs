@@ -18,11 +18,11 @@ use std::sync::Arc;
 
 pub(super) const ALL_FLAGS: c_uint = 0xff;
 
-/// The context that a program names, or the current one for NULL. What was never a handle is the current one
-/// too: programs that take the newest symbol for an older one (`cuCtxSynchronize_v2` for `cuCtxSynchronize`)
-/// leave whatever was in the register.
+/// The context that a program names, or the current one for NULL. What was never a context is the current one too: programs that take
+/// the newest symbol for an older one (`cuCtxSynchronize_v2` for `cuCtxSynchronize`) leave whatever was in the register, such as the
+/// stream of the call before.
 pub(super) fn named_or_current(context: CUcontext) -> Outcome<Arc<Context>> {
-    if handle::was_given(context.0.addr()) { context::find(context.0.addr()) } else { context::current() }
+    if handle::was_context(context.0.addr()) { context::find(context.0.addr()) } else { context::current() }
 }
 
 pub(crate) unsafe fn cuCtxCreate_v2(context: *mut CUcontext, flags: c_uint, device: CUdevice) -> Outcome {

@@ -33,6 +33,26 @@ def caches():
     np.testing.assert_array_equal(values, (np.arange(100.0) / 2 + 1) / 2 + 1)
 
 
+def polynomial(values, results):
+    i = cuda.grid(1)
+    if i < values.size:
+        x, sum = values[i], 0.0
+        for power in range(24):
+            sum += x**power * (power + 1)
+        results[i] = sum
+
+
+def registers_are_limited():
+    values, results = np.linspace(0, 1, 200), np.zeros((2, 200))
+    usual, limited = cuda.jit(polynomial), cuda.jit(max_registers=32)(polynomial)
+    usual[2, 128](values, results[0])
+    limited[2, 128](values, results[1])
+    np.testing.assert_array_equal(results[0], results[1])
+    np.testing.assert_allclose(results[0], np.polyval(np.arange(24, 0, -1), values), rtol=1e-12)
+    (count,) = limited.get_regs_per_thread().values()
+    assert 0 < count <= 32, count
+
+
 def fast(values, results):
     i = cuda.grid(1)
     if i < values.size:
@@ -139,4 +159,4 @@ def largest_blocks():
         np.testing.assert_array_equal(one, other)
 
 
-PROGRAMS = [caches, fast_mathematics, line_numbers, functions_for_cpp, largest_blocks]
+PROGRAMS = [caches, registers_are_limited, fast_mathematics, line_numbers, functions_for_cpp, largest_blocks]

@@ -163,11 +163,35 @@ def recursion():
     assert results.tolist() == [0, 1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610]
 
 
+@cuda.jit
+def hand_over(numbers, flag, results):
+    """The first thread sleeps before it says that the numbers are there; the second warp looks now and then."""
+    i = cuda.threadIdx.x
+    if i == 0:
+        for at in range(numbers.size):
+            numbers[at] = at * at
+        cuda.nanosleep(20_000)
+        cuda.threadfence()
+        cuda.atomic.exch(flag, 0, 1)
+    elif i >= 32:
+        while cuda.atomic.add(flag, 0, 0) == 0:
+            cuda.nanosleep(500)
+        cuda.threadfence()
+        results[i - 32] = numbers[i - 32] + 1
+
+
+def sleeping_threads():
+    numbers, results = cuda.to_device(np.zeros(32, np.int32)), np.zeros(32, np.int32)
+    hand_over[1, 64](numbers, np.zeros(1, np.int32), results)
+    np.testing.assert_array_equal(results, np.arange(32) ** 2 + 1)
+
+
 PROGRAMS = [
     sessions_with_grid_sync,
     votes_and_matches,
     barriers,
     fences,
+    sleeping_threads,
     device_functions,
     recursion,
 ]

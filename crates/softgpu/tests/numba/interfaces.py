@@ -33,6 +33,35 @@ def array_interface():
     assert cuda.is_cuda_array(Foreign(device)) and not cuda.is_cuda_array(np.zeros(3))
 
 
+def described_memory():
+    """Memory by its description alone: a view of every second number, written in a stream that the description names."""
+    stream = cuda.stream()
+    device = cuda.to_device(np.arange(64, dtype=np.int32), stream=stream)
+    description = dict(device.__cuda_array_interface__, shape=(32,), strides=(8,), stream=stream.handle.value)
+    for sync in (True, False):
+        view = cuda.from_cuda_array_interface(description, owner=device, sync=sync)
+        assert view.shape == (32,) and view.stream.handle.value == stream.handle.value
+        add_one[1, 32, stream](view)
+    expected = np.arange(64)
+    expected[::2] += 2
+    np.testing.assert_array_equal(device.copy_to_host(stream=stream), expected)
+    # Read-only memory and none at all can be described, too.
+    nothing = cuda.from_cuda_array_interface({"shape": (0,), "typestr": "<f4", "data": (0, True), "version": 3})
+    assert nothing.copy_to_host().size == 0
+
+
+def profiled_regions():
+    values = cuda.to_device(np.zeros(8, np.int32))
+    cuda.profile_start()
+    add_one[1, 8](values)
+    cuda.profile_stop()
+    with cuda.profiling():
+        add_one[1, 8](values)
+    # Nor need there be one to stop.
+    cuda.profile_stop()
+    assert values.copy_to_host().tolist() == [2] * 8
+
+
 def inspection():
     kernel = cuda.jit(add_one.py_func)
     kernel[1, 8](np.zeros(8, np.int32))
@@ -94,4 +123,4 @@ def extensions():
     np.testing.assert_array_equal(floats, np.arange(10) * 0.5)
 
 
-PROGRAMS = [array_interface, inspection, devices_and_contexts, extensions]
+PROGRAMS = [array_interface, described_memory, profiled_regions, inspection, devices_and_contexts, extensions]

@@ -1,5 +1,6 @@
-"""Streams and events: order within one, across two, callbacks, the default streams, arrays on their way."""
+"""Streams and events: order within one, across two, callbacks, the default streams, arrays on their way, other libraries' streams."""
 
+import asyncio
 import threading
 
 import numpy as np
@@ -81,10 +82,41 @@ def events_that_are_asked():
     assert event.query()
 
 
+async def tripled(number):
+    stream = cuda.stream()
+    on_device = cuda.to_device(np.full(1000, number, np.float32), stream=stream)
+    scale[8, 128, stream](on_device, 3)
+    assert await stream.async_done() is stream
+    return on_device
+
+
+def streams_that_are_awaited():
+    async def several():
+        return await asyncio.gather(*(tripled(number) for number in range(5)))
+
+    for number, on_device in enumerate(asyncio.run(several())):
+        assert (on_device.copy_to_host() == 3 * number).all()
+
+
+def streams_of_other_libraries():
+    own = cuda.stream()
+    foreign = cuda.external_stream(own.handle.value)
+    assert foreign.external and foreign.handle.value == own.handle.value
+    values = cuda.to_device(np.ones(1000, np.float32), stream=foreign)
+    scale[8, 128, foreign](values, 2)
+    # One stream by two names: in order without an event between them.
+    scale[8, 128, own](values, 5)
+    result = values.copy_to_host(stream=foreign)
+    foreign.synchronize()
+    assert (result == 10).all()
+
+
 PROGRAMS = [
     streams_and_events,
     pinned_arrays_in_a_stream,
     default_streams,
     callbacks,
     events_that_are_asked,
+    streams_that_are_awaited,
+    streams_of_other_libraries,
 ]
