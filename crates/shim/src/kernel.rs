@@ -245,8 +245,9 @@ impl Profile {
     /// Takes over what is known from before, as far as the lanes have the same widths.
     fn remember(&self, coroutine: &Coroutine) {
         let known = membership().and_then(|membership| membership.daemon.kernel(self.identity()));
-        let (believed, absurd): (Vec<_>, Vec<_>) =
-            known.into_iter().flat_map(|kernel| kernel.widths).partition(|(_, ns, _)| *ns <= Launch::LONGEST_NS);
+        // Nothing known is no widths: going through an option, the compiler looks at widths first that may not be there.
+        let widths = known.map_or_else(Vec::new, |kernel| kernel.widths);
+        let (believed, absurd): (Vec<_>, Vec<_>) = widths.into_iter().partition(|(_, ns, _)| *ns <= Launch::LONGEST_NS);
         self.not_believed.store(!absurd.is_empty(), Ordering::Relaxed);
         for (width, ns, measured) in believed {
             for (lane, place) in self.nanoseconds.iter().enumerate() {

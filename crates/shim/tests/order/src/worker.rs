@@ -7,7 +7,7 @@
 use crate::generate;
 use crate::machine::{Break, Machine};
 use crate::{Settings, call, execute, reference};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use detshare_cuda::Driver;
 use detshare_cuda::driver::Visibility;
 use detshare_test_child::{ending, limit, patience};
@@ -132,6 +132,13 @@ fn listen(mut child: Child, news: &Sender<News>) -> Result<u64> {
     if open {
         let wrong = format!("the worker {}", ending(status.into_raw(), patience(TIME_LIMIT_S)));
         let _ = news.send(News::Program { number: last, wrong: Some(wrong) });
+    } else {
+        // A checker that the workers run under has found something.
+        ensure!(
+            status.success(),
+            "a worker {} after its last program",
+            ending(status.into_raw(), patience(TIME_LIMIT_S))
+        );
     }
     Ok(last)
 }
