@@ -9,12 +9,13 @@ use crate::call::is_ok;
 use crate::coroutine::Coroutine;
 use crate::graph::Copies;
 use crate::lane;
+use crate::relaxed::Relaxed;
 use crate::stream::Logical;
 use crate::watchdog;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
-use detshare_cuda::types::{CUresult, CUstream, CUstreamCaptureMode};
+use detshare_cuda::types::{CUresult, CUstream};
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -178,7 +179,7 @@ fn perform(task: Task) -> Vec<Resting> {
     if coroutine.is_ending() || !is_ok(cu!(cuCtxSetCurrent(coroutine.context()))) {
         return Vec::new();
     }
-    ignore_captures();
+    Relaxed::for_good();
     match task {
         Task::Build(_) => {
             coroutine.make_rings();
@@ -203,12 +204,6 @@ fn perform(task: Task) -> Vec<Resting> {
         Task::Copy { copies, handle, lane, .. } => copies.make(handle, coroutine, lane),
     }
     Vec::new()
-}
-
-/// What this thread asks the driver must not end a capture of the program, nor be refused because of one.
-pub(crate) fn ignore_captures() {
-    let mut mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-    cu!(cuThreadExchangeStreamCaptureMode(&raw mut mode));
 }
 
 /// Whether the stream had nothing left to do and was let go.

@@ -8,6 +8,7 @@ use crate::call::is_ok;
 use crate::handles::Handles;
 use crate::hot::HOT;
 use crate::lane::{FULL, LANES, Lane};
+use crate::relaxed::Relaxed;
 use crate::schedule::Schedule;
 use crate::stream::{Kind, Logical, Ring, State};
 use crate::{bind, gate, graph, kernel, lane, log, settings, tenant, watchdog};
@@ -336,6 +337,7 @@ impl Coroutine {
 
     /// Whether none of its streams has anything left to do, as far as can be asked from here. The context is current.
     pub(crate) fn is_idle(&self) -> bool {
+        let _relaxed = Relaxed::new();
         let streams: Vec<&'static Logical> = self.streams().clone();
         let is_done = |logical: &Logical| {
             let Some(state) = logical.try_lock() else { return false };

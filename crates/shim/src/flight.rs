@@ -4,6 +4,7 @@
 
 use crate::coroutine::Coroutine;
 use crate::in_flight::Place;
+use crate::relaxed::Relaxed;
 use crate::stream::Ring;
 use detshare_cuda::types::{CUevent, CUresult, CUstream};
 use detshare_policy::account;
@@ -28,8 +29,7 @@ impl Flight {
     /// How long the GPU still has to do with all that this process has launched. Work of other streams counts as if it came
     /// one after the other, which it does where each fills the GPU.
     pub(crate) fn all_ns(&mut self, now: u64) -> u64 {
-        // What cannot be asked will not come.
-        let left = self.account.left_ns(now, |event| cu!(cuEventQuery(event)) != CUresult::CUDA_ERROR_NOT_READY);
+        let left = self.account.left_ns(now, is_reached);
         self.place.set(now, left);
         left.saturating_add(self.place.others_ns(now))
     }
@@ -55,4 +55,10 @@ impl Flight {
             self.place.set(0, 0);
         }
     }
+}
+
+fn is_reached(mark: CUevent) -> bool {
+    let _relaxed = Relaxed::new();
+    // What cannot be asked will not come.
+    cu!(cuEventQuery(mark)) != CUresult::CUDA_ERROR_NOT_READY
 }

@@ -21,6 +21,7 @@ use crate::gate;
 use crate::handles::Handles;
 use crate::kernel;
 use crate::lane::{FULL, LANES};
+use crate::relaxed::Relaxed;
 use crate::settings;
 use crate::stream::{Logical, Ring};
 use core::ptr::null_mut;
@@ -323,6 +324,7 @@ impl Copies {
         let mut last = self.last();
         if last.lane == lane && last.event.is_none() {
             // What comes next could not be put behind it any more.
+            let _relaxed = Relaxed::new();
             cu!(cuCtxSynchronize());
             last.lane = FULL;
         }

@@ -60,6 +60,8 @@ pub(crate) struct Profile {
     not_believed: AtomicBool,
     /// How often it was put on few SMs to see what they mean to it.
     explored: AtomicU8,
+    /// The shortest time in which the host made a launch that was timed; 0 is unknown.
+    made_ns: AtomicU64,
 }
 
 /// Kernels that were launched, and those of them whose module is not known.
@@ -92,6 +94,7 @@ impl Profile {
         self.elsewhere.store(0, Ordering::Relaxed);
         self.not_believed.store(false, Ordering::Relaxed);
         self.explored.store(0, Ordering::Relaxed);
+        self.made_ns.store(0, Ordering::Relaxed);
         self.remembered.store(0, Ordering::Relaxed);
         for lane in 0..LANES {
             self.nanoseconds[lane].store(0, Ordering::Relaxed);
@@ -197,13 +200,15 @@ impl Profile {
 
     /// It took so long on a lane. At first the shortest counts: the first launches are slow in many ways. Later it is a mean
     /// that follows what changes; what took far longer, which others may have caused, counts as a little longer. What others
-    /// have said is forgotten if it takes less than half of that here: nothing makes a kernel faster than it is.
-    pub(crate) fn note(&self, lane: usize, took: Duration) {
+    /// have said is forgotten if it takes less than half of that here: nothing makes a kernel faster than it is. What is not
+    /// sure counts as little as can be: only where nothing is known.
+    pub(crate) fn note(&self, lane: usize, took: Duration, is_sure: bool) {
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1);
         let measured = self.measured[lane].load(Ordering::Relaxed);
         let before = self.nanoseconds[lane].load(Ordering::Relaxed);
         let now = match before {
             0 => took,
+            before if !is_sure => before,
             before if !self.is_here(lane) && took < before / 2 => took,
             before if measured < SLOW => before.min(took),
             before => {
@@ -218,6 +223,16 @@ impl Profile {
         if measured >= ENOUGH - 1 {
             self.known.fetch_or(1 << lane, Ordering::Relaxed);
         }
+    }
+
+    /// The host made a launch in so long; what it took at least before is returned, 0 if that is unknown. For the background
+    /// thread.
+    pub(crate) fn made_in(&self, ns: u64) -> u64 {
+        let before = self.made_ns.load(Ordering::Relaxed);
+        if before == 0 || ns < before {
+            self.made_ns.store(ns.max(1), Ordering::Relaxed);
+        }
+        before
     }
 
     /// Says on the board what it takes on a lane. For the background thread. Graphs are known to this process alone.

@@ -11,14 +11,14 @@
 //!   that apart from a fork; `no_driver` answers where there is no driver.
 //! * `coroutine` is a primary context as the program sees it: its logical streams (`stream`), found by `handles`,
 //!   and its `lane`s. `bind` says where a call goes that takes a stream, `kernel` which lanes can hold a launch,
-//!   `watchdog` which kernels do badly there. `graph` has the copies of graphs. `background` makes what launches need
-//!   before they need it.
+//!   `watchdog` which kernels do badly there, and with `timing` what they take. `graph` has the copies of graphs. `background`
+//!   makes what launches need before they need it.
 //! * `tenant` is this process among others: its page on the board, the daemon that it joined, the others' pages. `gate`
 //!   decides which lane a launch gets, or that it is held (`schedule` is what tests decide by); `steps` says when this
 //!   process is busy, with `unfinished` for the streams that have something left to do.
 //! * `block_level` launches long kernels in parts where they come as PTX and somebody asked for it.
 //! * `replace` has the functions with code of our own, by theme; `call` calls the driver from there, and `handed` reads the program's
-//!   lists.
+//!   lists. `relaxed` is for what we ask of our own accord while the program may be capturing.
 //! * `quota` limits what can be allocated, `digest` records what leaves the GPU.
 //! * `stats` counts and writes the counts at exit; `settings` is what the environment asked for.
 //!
@@ -61,6 +61,7 @@ mod published;
 mod quarantine;
 mod quota;
 mod record;
+mod relaxed;
 #[allow(non_snake_case, reason = "the names are the C API's")]
 mod replace;
 mod resolve;
@@ -70,6 +71,7 @@ mod stats;
 mod steps;
 mod stream;
 mod tenant;
+mod timing;
 #[allow(dead_code, reason = "most of it is read by the build script alone")]
 mod treatment;
 mod unfinished;

@@ -12,6 +12,7 @@ use crate::boundary::guarded;
 use crate::call::is_ok;
 use crate::coroutine;
 use crate::hot::HOT;
+use crate::relaxed::Relaxed;
 use crate::stream::{Kind, Logical, State};
 use crate::tenant::{Membership, membership};
 use crate::unfinished::{Linked, List};
@@ -306,6 +307,7 @@ fn is_done(logical: &Logical, state: &State) -> bool {
 }
 
 fn query(stream: CUstream) -> CUresult {
+    let _relaxed = Relaxed::new();
     cu!(cuStreamQuery(stream))
 }
 
@@ -322,7 +324,7 @@ pub(crate) fn watch(membership: &'static Membership) {
 fn keep_looking(membership: &Membership) {
     // The only thread that does this.
     _ = WATCHER.set(std::thread::current());
-    background::ignore_captures();
+    Relaxed::for_good();
     wake_in_time();
     let (mut seen, mut quiet, mut waited) = (0, Duration::ZERO, Duration::ZERO);
     let mut turned = 0;

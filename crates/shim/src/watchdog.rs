@@ -11,13 +11,16 @@ use crate::call::is_ok;
 use crate::coroutine::Coroutine;
 use crate::kernel::{self, Profile};
 use crate::lane::{self, FULL};
+use crate::relaxed::Relaxed;
 use crate::tenant::membership;
+use crate::timing::{Made, Measured, kernel_took};
 use crate::{log, quarantine};
 use core::num::NonZeroU64;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
-use detshare_cuda::types::{CUevent, CUevent_flags, CUfunction, CUresult, CUstream};
+use detshare_board::clock;
+use detshare_cuda::types::{CUevent, CUevent_flags, CUfunction, CUresult, CUstream, CUstream_flags};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -27,6 +30,10 @@ const TOO_LONG: u32 = 10;
 const NOT_JUDGED: Duration = Duration::from_millis(20);
 /// Launches that are watched at once.
 const PAIRS: usize = 64;
+/// So many of them in a row say what is between two events with nothing between them; if not that soon, it is taken for
+/// nothing.
+const ROW: usize = 16;
+const SOON: Duration = Duration::from_millis(50);
 
 /// Kernels that were reported.
 pub(crate) static REPORTED: AtomicU64 = AtomicU64::new(0);
@@ -52,6 +59,7 @@ struct Watch {
     pair: Pair,
     subject: Subject,
     lane: usize,
+    made: Made,
     /// When it was first seen to be running.
     running: Option<Instant>,
     reported: bool,
@@ -65,6 +73,8 @@ unsafe impl Send for Watch {}
 static FREE: Mutex<Vec<Pair>> = Mutex::new(Vec::new());
 static WATCHES: Mutex<Vec<Watch>> = Mutex::new(Vec::new());
 static WATCHED: AtomicUsize = AtomicUsize::new(0);
+/// What is between two events with nothing between them.
+static EMPTY_NS: AtomicU64 = AtomicU64::new(0);
 static MADE: AtomicBool = AtomicBool::new(false);
 
 fn free() -> MutexGuard<'static, Vec<Pair>> {
@@ -80,14 +90,47 @@ pub(crate) fn make() {
     if MADE.swap(true, Ordering::AcqRel) {
         return;
     }
+    let mut pairs = Vec::with_capacity(PAIRS);
     for _ in 0..PAIRS {
         let mut pair = Pair { start: CUevent(null_mut()), end: CUevent(null_mut()) };
         let flags = CUevent_flags::CU_EVENT_DEFAULT.0;
         if is_ok(cu!(cuEventCreate(&raw mut pair.start, flags))) && is_ok(cu!(cuEventCreate(&raw mut pair.end, flags)))
         {
-            free().push(pair);
+            pairs.push(pair);
         }
     }
+    EMPTY_NS.store(empty(&pairs).unwrap_or(0), Ordering::Relaxed);
+    free().append(&mut pairs);
+}
+
+/// What is between two events with nothing between them, as far as the GPU says so soon.
+fn empty(pairs: &[Pair]) -> Option<u64> {
+    let mut stream = CUstream(null_mut());
+    if !is_ok(cu!(cuStreamCreate(&raw mut stream, CUstream_flags::CU_STREAM_NON_BLOCKING.0))) {
+        return None;
+    }
+    let row = &pairs[..pairs.len().min(ROW)];
+    for pair in row {
+        cu!(cuEventRecord(pair.start, stream));
+        cu!(cuEventRecord(pair.end, stream));
+    }
+    let asked = Instant::now();
+    let is_over = || cu!(cuStreamQuery(stream)) != CUresult::CUDA_ERROR_NOT_READY;
+    while !is_over() && asked.elapsed() < SOON {
+        std::thread::yield_now();
+    }
+    // The first ones may have waited for the host.
+    let shortest = row.iter().filter_map(between).min();
+    cu!(cuStreamDestroy_v2(stream));
+    shortest
+}
+
+/// What is between the events of a pair, in nanoseconds, where both have happened.
+fn between(pair: &Pair) -> Option<u64> {
+    let mut milliseconds = 0.0;
+    let asked = cu!(cuEventElapsedTime_v2(&raw mut milliseconds, pair.start, pair.end));
+    let took = || Duration::from_secs_f32(milliseconds.max(0.0) / 1000.0);
+    is_ok(asked).then(|| u64::try_from(took().as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// The context is going: its events go with it.
@@ -107,11 +150,20 @@ pub(crate) fn is_watching() -> bool {
 pub(crate) fn launch(subject: Subject, at: CUstream, call: impl FnOnce() -> (CUresult, usize)) -> (CUresult, usize) {
     // Not worth waiting for: another launch will be timed.
     let Some(pair) = FREE.try_lock().ok().and_then(|mut free| free.pop()) else { return call() };
+    let relaxed = Relaxed::new();
+    let was_idle = is_ok(cu!(cuStreamQuery(at)));
+    drop(relaxed);
     let started = is_ok(cu!(cuEventRecord(pair.start, at)));
+    let begun = clock::now();
     let (code, lane) = call();
+    let ns = clock::now().saturating_sub(begun);
+    let relaxed = Relaxed::new();
+    let has_begun = started && is_ok(cu!(cuEventQuery(pair.start)));
+    drop(relaxed);
     if started && is_ok(code) && is_ok(cu!(cuEventRecord(pair.end, at))) {
+        let made = Made { was_idle, has_begun, ns };
         let mut watches = watches();
-        watches.push(Watch { pair, subject, lane, running: None, reported: false });
+        watches.push(Watch { pair, subject, lane, made, running: None, reported: false });
         WATCHED.store(watches.len(), Ordering::Release);
         drop(watches);
         crate::background::wake();
@@ -134,18 +186,20 @@ impl Watch {
             self.judge_running();
             return false;
         }
-        let mut milliseconds = 0.0;
-        if is_ok(cu!(cuEventElapsedTime_v2(&raw mut milliseconds, self.pair.start, self.pair.end))) {
-            let took = Duration::from_secs_f32(milliseconds.max(0.0) / 1000.0);
+        if let Some(between_ns) = between(&self.pair) {
+            let usual_ns = self.subject.profile.made_in(self.made.ns);
+            let empty_ns = EMPTY_NS.load(Ordering::Relaxed);
+            let Measured { ns, is_sure } = kernel_took(between_ns, empty_ns, usual_ns, self.made);
+            let took = Duration::from_nanos(ns);
             if self.lane != FULL {
                 self.judge(took);
             }
             let Subject { profile, decision, .. } = &self.subject;
             quarantine::judge(profile, self.lane, took);
-            profile.note(self.lane, took);
+            profile.note(self.lane, took, is_sure);
             profile.publish(self.lane);
             if let (Some(decision), Some(membership)) = (decision, membership()) {
-                membership.page.note_measured(*decision, u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1));
+                membership.page.note_measured(*decision, ns);
             }
         }
         free().push(Pair { start: self.pair.start, end: self.pair.end });

@@ -4,6 +4,9 @@
 //! * `begin`, `begin-null`, `begin-thread`, `begin-graph`: launch a kernel that runs until `open`, into a stream, the
 //!   legacy stream, the thread's own default stream, or as a graph;
 //! * `begin:N`: the first of these with so many bytes of shared memory, which is another shape;
+//! * `aside`: launch one into the stream that comes to its end with what was begun, in a thread of its own; `joined`: wait until
+//!   that thread has ended;
+//! * `capture`: begin a capture of another stream, in the mode that nobody may disturb; `captured`: end it;
 //! * `short`: launch one that runs until the next `open` has been said once, which it has if one was;
 //! * `open`: let what was begun come to its end;
 //! * `stream`, `event`, `context`, `query`, `event-query`, `copy`: wait for it in that way;
@@ -29,6 +32,7 @@ use detshare_cuda::types::{
 use detshare_workloads::{Library, cu};
 use std::ffi::CString;
 use std::io::{BufRead, Write};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Waits until the word at `gate` is not below `ticket`.
@@ -111,6 +115,32 @@ struct Probe {
     device_release: CUdeviceptr_v2,
     /// How often there was such a one.
     turn: u32,
+    /// The thread that launches beside this one, and the stream that is captured meanwhile.
+    aside: Option<JoinHandle<Result<()>>>,
+    captured: CUstream,
+}
+
+/// What a thread needs to launch.
+struct Aside {
+    library: Library,
+    context: CUcontext,
+    kernel: CUfunction,
+    stream: CUstream,
+    gate: CUdeviceptr_v2,
+    ticket: u32,
+}
+
+// SAFETY: handles of the driver, which any thread may use.
+unsafe impl Send for Aside {}
+
+impl Aside {
+    fn launch(self) -> Result<()> {
+        let Self { library, context, kernel, stream, mut gate, mut ticket } = self;
+        cu!(library, cuCtxSetCurrent(context))?;
+        let mut parameters: [*mut c_void; 2] = [(&raw mut gate).cast(), (&raw mut ticket).cast()];
+        let (arguments, no_extra) = (parameters.as_mut_ptr(), core::ptr::null_mut());
+        cu!(library, cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, arguments, no_extra))
+    }
 }
 
 fn main() -> Result<()> {
@@ -153,6 +183,8 @@ impl Probe {
             release,
             device_release,
             turn: 0,
+            aside: None,
+            captured: CUstream(core::ptr::null_mut()),
         })
     }
 
@@ -166,6 +198,14 @@ impl Probe {
             "open" => {
                 self.gate.store(self.ticket, Ordering::Release);
                 Ok(())
+            }
+            "aside" => self.launch_aside(),
+            "joined" => self.aside.take().context("nobody is there")?.join().expect("no panic"),
+            "capture" => self.begin_capture(),
+            "captured" => {
+                let mut graph = CUgraph(core::ptr::null_mut());
+                cu!(library, cuStreamEndCapture(self.captured, &raw mut graph))?;
+                cu!(library, cuGraphDestroy(graph))
             }
             "short" => {
                 ensure!(self.gate.load(Ordering::Acquire) == self.ticket, "nothing was opened");
@@ -274,6 +314,29 @@ impl Probe {
         ensure!(found == expected, "{count} kernels left {found:#x} in place of {expected:#x}");
         cu!(library, cuMemFree_v2(data))?;
         cu!(library, cuModuleUnload(module))
+    }
+
+    fn launch_aside(&mut self) -> Result<()> {
+        let mut context = CUcontext(core::ptr::null_mut());
+        cu!(self.library, cuCtxGetCurrent(&raw mut context))?;
+        let aside = Aside {
+            library: Library::open()?,
+            context,
+            kernel: self.kernel,
+            stream: self.stream,
+            gate: self.device_gate,
+            ticket: self.ticket,
+        };
+        self.aside = Some(std::thread::spawn(move || aside.launch()));
+        Ok(())
+    }
+
+    fn begin_capture(&mut self) -> Result<()> {
+        if self.captured.0.is_null() {
+            cu!(self.library, cuStreamCreate(&raw mut self.captured, 1))?;
+        }
+        cu!(self.library, cuStreamBeginCapture_v2(self.captured, CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL))?;
+        self.launch(self.captured, 0)
     }
 
     fn begin_graph(&mut self) -> Result<()> {

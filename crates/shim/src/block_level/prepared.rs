@@ -8,11 +8,11 @@
 use super::cache::{self, KernelParts, Layout, Parts, VersionParts};
 use super::loaded::{Compiled, Loaded, compile};
 use super::source::{self, Found, Origin};
-use super::waiting::Relaxed;
 use super::{Controls, decided, versions};
 use crate::background;
 use crate::boundary::guarded;
 use crate::coroutine::{self, Coroutine};
+use crate::relaxed::Relaxed;
 use crate::{bind, log, settings, steps, tenant};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -204,7 +204,7 @@ pub(crate) fn is_pending() -> bool {
 }
 
 fn work() {
-    background::ignore_captures();
+    Relaxed::for_good();
     let mut held = modules();
     loop {
         let next = held.records.iter().find(|(_, record)| {

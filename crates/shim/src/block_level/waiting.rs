@@ -3,24 +3,7 @@
 use crate::call::is_ok;
 use core::time::Duration;
 use detshare_board::clock;
-use detshare_cuda::types::{CUevent, CUresult, CUstreamCaptureMode};
-
-/// What this thread asks the driver must not end a capture of another one.
-pub(super) struct Relaxed(CUstreamCaptureMode);
-
-impl Relaxed {
-    pub(super) fn new() -> Self {
-        let mut mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-        cu!(cuThreadExchangeStreamCaptureMode(&raw mut mode));
-        Self(mode)
-    }
-}
-
-impl Drop for Relaxed {
-    fn drop(&mut self) {
-        cu!(cuThreadExchangeStreamCaptureMode(&raw mut self.0));
-    }
-}
+use detshare_cuda::types::{CUevent, CUresult};
 
 /// How waiting ended.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -71,6 +71,7 @@ pub(crate) unsafe fn cuEventRecordWithFlags(event: CUevent, stream: CUstream, fl
 pub(crate) unsafe fn cuEventQuery(event: CUevent) -> Outcome {
     let event = event::find(event)?;
     event.forbid_if_captured()?;
+    capture::forbid_unsafe_call()?;
     event.context.fate.check()?;
     if event.is_complete() { event.context.fate.check() } else { Err(CUresult::CUDA_ERROR_NOT_READY) }
 }
@@ -78,6 +79,7 @@ pub(crate) unsafe fn cuEventQuery(event: CUevent) -> Outcome {
 pub(crate) unsafe fn cuEventSynchronize(event: CUevent) -> Outcome {
     let event = event::find(event)?;
     event.forbid_if_captured()?;
+    capture::forbid_unsafe_call()?;
     if let Some(done) = event.done() {
         done.wait();
     }

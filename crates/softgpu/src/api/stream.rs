@@ -44,6 +44,7 @@ pub(crate) unsafe fn cuStreamDestroy(stream: CUstream) -> Outcome {
 pub(crate) unsafe fn cuStreamQuery(stream: CUstream) -> Outcome {
     let stream = stream::find(stream)?;
     capture::forbid(&stream)?;
+    capture::forbid_unsafe_call()?;
     stream.context.fate.check()?;
     let complete = if stream.kind == Kind::Legacy {
         stream
@@ -60,7 +61,10 @@ pub(crate) unsafe fn cuStreamQuery(stream: CUstream) -> Outcome {
 }
 
 pub(crate) unsafe fn cuStreamSynchronize(stream: CUstream) -> Outcome {
-    stream::find(stream)?.perform_and_wait(Operation::Nothing)
+    let stream = stream::find(stream)?;
+    capture::forbid(&stream)?;
+    capture::forbid_unsafe_call()?;
+    stream.perform_and_wait(Operation::Nothing)
 }
 
 pub(crate) unsafe fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint) -> Outcome {

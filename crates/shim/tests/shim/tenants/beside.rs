@@ -1,7 +1,7 @@
 //! What tenants do beside each other's steps under the policies that foresee them: wait, run on a part of the SMs, make room, and have
 //! the GPU turn to them.
 
-use super::{BESIDE, BUSY, DUE, Program, SLO_AWARE, TPOT_FIRST, beside_a_server, joined, until};
+use super::{A_WHILE, BESIDE, BUSY, DUE, Program, SLO_AWARE, TPOT_FIRST, beside_a_server, joined, until};
 use detshare_board::{Class, clock};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,25 @@ fn a_best_effort_launch_waits_for_a_step_and_says_why() {
     let decision = *admitted.view.decisions().last().expect("it was written down");
     assert_eq!((decision.held_for, decision.lane), (BUSY, 0), "{decision:?}");
     assert!(decision.held_ns > 0 && decision.because_of != u8::MAX, "{decision:?}");
+    program.ends();
+}
+
+/// Whoever is held looks from time to time whether its own work is over. A capture of another thread, which may be void by
+/// that, goes on undisturbed.
+#[test]
+fn a_held_launch_disturbs_no_capture_of_another_thread() {
+    let (_office, mut program, admitted, other) = beside_a_server();
+    // A shape of which nothing is known: that it is over is asked, and not told by the clock.
+    program.does(&["begin:64"]);
+    other.launch();
+    program.does(&["aside"]);
+    until("the launch is held", || admitted.view.is_holding());
+    program.does(&["capture"]);
+    std::thread::sleep(A_WHILE);
+    program.does(&["captured"]);
+    assert!(admitted.view.is_holding(), "it was let go meanwhile");
+    assert!(other.finish(other.launched(), 0));
+    program.does(&["joined", "open", "stream"]);
     program.ends();
 }
 

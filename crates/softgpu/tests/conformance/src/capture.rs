@@ -10,8 +10,8 @@ use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicU32, Ordering};
 use detshare_cuda::Driver;
 use detshare_cuda::types::{
-    CUevent_record_flags, CUgraph, CUgraphNodeType, CUresult, CUstream, CUstreamCaptureMode as Mode,
-    CUstreamCaptureStatus as Status,
+    CUcontext, CUevent, CUevent_record_flags, CUgraph, CUgraphNodeType, CUresult, CUstream,
+    CUstreamCaptureMode as Mode, CUstreamCaptureStatus as Status,
 };
 
 tests! { capture:
@@ -36,6 +36,7 @@ tests! { capture:
     two_captures_cannot_meet,
     unsafe_calls_are_refused_in_global_mode,
     unsafe_calls_are_allowed_in_relaxed_mode,
+    asking_ends_a_capture_of_another_thread,
     thread_mode_can_be_exchanged,
     ends_in_its_own_thread,
     end_without_begin,
@@ -427,6 +428,58 @@ fn unsafe_calls_are_allowed_in_relaxed_mode(driver: &Driver) -> Outcome {
     gpu.alloc(64)?;
     ensure!(status(driver, stream)? == Status::CU_STREAM_CAPTURE_STATUS_ACTIVE, "invalidated");
     end(driver, stream)?;
+    Ok(())
+}
+
+/// In global mode what other threads ask of their own streams and events ends it; recording and waiting on the GPU does not.
+fn asking_ends_a_capture_of_another_thread(driver: &Driver) -> Outcome {
+    type Call = fn(&Driver, CUstream, CUevent) -> Result<CUresult>;
+    let gpu = Gpu::new(driver)?;
+    let [fill] = gpu.kernels([c"fill"])?;
+    let (seen, stream) = (gpu.shared_words(1)?, gpu.stream(NON_BLOCKING)?);
+    let (other, event) = (Shared::new(gpu.stream(NON_BLOCKING)?), Shared::new(gpu.event()?));
+    ok!(driver, cuEventRecord(event.get(), other.get()));
+    gpu.wait(other.get())?;
+    let mut context = CUcontext(null_mut());
+    ok!(driver, cuCtxGetCurrent(&raw mut context));
+    let context = Shared::new(context);
+    let asking: [(&str, Call); 4] = [
+        ("cuStreamQuery", |driver, stream, _| Ok(cu!(driver, cuStreamQuery(stream)))),
+        ("cuStreamSynchronize", |driver, stream, _| Ok(cu!(driver, cuStreamSynchronize(stream)))),
+        ("cuEventQuery", |driver, _, event| Ok(cu!(driver, cuEventQuery(event)))),
+        ("cuEventSynchronize", |driver, _, event| Ok(cu!(driver, cuEventSynchronize(event)))),
+    ];
+    let harmless: [(&str, Call); 2] = [
+        ("cuEventRecord", |driver, stream, event| Ok(cu!(driver, cuEventRecord(event, stream)))),
+        ("cuStreamWaitEvent", |driver, stream, event| Ok(cu!(driver, cuStreamWaitEvent(stream, event, 0)))),
+    ];
+    let modes = [
+        Mode::CU_STREAM_CAPTURE_MODE_GLOBAL,
+        Mode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+        Mode::CU_STREAM_CAPTURE_MODE_RELAXED,
+    ];
+    for mode in modes {
+        let ending = asking.iter().map(|call| (call, mode == Mode::CU_STREAM_CAPTURE_MODE_GLOBAL));
+        for ((what, ask), ends) in ending.chain(harmless.iter().map(|call| (call, false))) {
+            ok!(driver, cuStreamBeginCapture_v2(stream, mode));
+            gpu.launch(fill, 1, stream, &[&seen.at(0), &3_u32, &1_u32])?;
+            let code = std::thread::scope(|scope| {
+                let thread = scope.spawn(|| {
+                    ok!(driver, cuCtxSetCurrent(context.get()));
+                    ask(driver, other.get(), event.get())
+                });
+                thread.join().expect("no panic")
+            })?;
+            let mut graph = NO_GRAPH;
+            let ended = cu!(driver, cuStreamEndCapture(stream, &raw mut graph));
+            let expected = if ends {
+                (CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+            } else {
+                (CUresult::CUDA_SUCCESS, CUresult::CUDA_SUCCESS)
+            };
+            ensure!((code, ended) == expected, "{what} beside a capture in {mode:?}: {code:?}, then {ended:?}");
+        }
+    }
     Ok(())
 }
 
