@@ -221,7 +221,8 @@ pub struct DecisionMade {
     /// Whether it was said when a step is due, and that was not believed.
     #[serde(default)]
     pub due_not_believed: bool,
-    /// How long this very launch took; nothing where that was not measured, or it has not ended.
+    /// How long this very launch took; nothing where that was not measured, or it has not ended. Asking has the tenant measure its
+    /// launches for a second.
     #[serde(default)]
     pub measured_ns: Option<u64>,
 }

@@ -45,6 +45,11 @@ impl Claim {
     }
 }
 
+/// How long a tenant has its launches timed for somebody who has asked about them.
+pub const ASKED_NS: u64 = 1_000_000_000;
+/// What lies further ahead is nothing that was asked by this clock: it has gone back.
+const FURTHEST_ASKED_NS: u64 = 2 * ASKED_NS;
+
 /// Every slot has an owner that lives.
 #[derive(Debug, thiserror::Error)]
 #[error("all {SLOTS} slots of the board are taken")]
@@ -103,6 +108,7 @@ impl Daemon {
         record.sequence.write(|| {
             record.pid.store(owner.pid(), Ordering::Relaxed);
             record.start_time.store(owner.start_time(), Ordering::Relaxed);
+            record.asked_until.store(0, Ordering::Relaxed);
             store(record, entry);
         });
         record.word.open(generation);
@@ -125,6 +131,14 @@ impl Daemon {
             self.changed();
         }
         done
+    }
+
+    /// Somebody asks what the launches of a tenant take: it has them timed for [`ASKED_NS`] from now on. Nobody is woken by it, and a
+    /// tenant that has just taken the slot over has them timed in its place.
+    pub fn ask(&self, claim: &Claim) {
+        let until = clock::now().saturating_add(ASKED_NS);
+        // A word of its own, nothing else is read by it: no order needed.
+        self.pages.slots[claim.slot].0.asked_until.store(until, Ordering::Relaxed);
     }
 
     /// Frees the slot of a tenant that has said goodbye; says whether it still had it.
@@ -286,6 +300,13 @@ impl DaemonView {
     #[must_use]
     pub fn heartbeat(&self, now: u64) -> Option<u64> {
         time_past(self.pages.heartbeat.0.load(Ordering::Relaxed), now, &mut Doubts::default())
+    }
+
+    /// Whether somebody wants to know now what the launches of the tenant in a slot take: for the launch path.
+    #[must_use]
+    pub fn is_asked(&self, slot: usize, now: u64) -> bool {
+        let until = self.pages.slots.get(slot).map_or(0, |slot| slot.0.asked_until.load(Ordering::Relaxed));
+        until > now && until - now <= FURTHEST_ASKED_NS
     }
 
     /// What is in a slot. A slot that does not exist is free.

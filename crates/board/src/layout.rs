@@ -28,7 +28,7 @@ pub(crate) const DECISIONS: usize = 62;
 pub(crate) const DECISION_WORDS: usize = 6;
 
 /// Changes with every change in this file.
-pub const LAYOUT: u32 = 13;
+pub const LAYOUT: u32 = 14;
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"detshare");
 
 /// A page group: a type that is laid out for sharing.
@@ -233,6 +233,8 @@ pub(crate) struct SlotRecord {
     pub(crate) turnaround: AtomicU64,
     pub(crate) splits: AtomicU32,
     pub(crate) ladder: [AtomicU32; MOST_SPLITS],
+    /// Until when somebody wants to know what its launches take; a word by itself, of which no epoch tells.
+    pub(crate) asked_until: AtomicU64,
 }
 
 /// Bytes of a tenant's group.

@@ -81,7 +81,7 @@ mod tenant;
 mod wait;
 
 pub use checked::{Class, Doubts, HORIZON_NS};
-pub use daemon::{Claim, Daemon, DaemonView, Epoch, Full, Occupant, SlotState};
+pub use daemon::{ASKED_NS, Claim, Daemon, DaemonView, Epoch, Full, Occupant, SlotState};
 pub use decisions::Noted;
 pub use entry::{Entry, HOLDS_NS, Limits, MOST_SHARE, MOST_SMS, MOST_WEIGHT, Objective, SplitLadder};
 pub use kernels::KernelNote;

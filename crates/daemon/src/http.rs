@@ -1,5 +1,6 @@
 //! The HTTP interface, over the daemon's socket.
 
+use crate::explaining;
 use crate::metrics;
 use crate::service::{Refused, Service};
 use axum::body::Bytes;
@@ -126,7 +127,7 @@ async fn tenant(State(service): Shared, who: Who) -> Result<Json<Tenant>, No> {
 }
 
 async fn explain(State(service): Shared, who: Who) -> Result<Json<Explanation>, No> {
-    Ok(Json(service.explain(&who?)?))
+    Ok(Json(explaining::explain(&service, &who?).await?))
 }
 
 async fn change(State(service): Shared, who: Who, body: Body) -> Result<Json<Tenant>, No> {

@@ -3,7 +3,7 @@
 //! Tenants see each other on the board, without the daemon; it is not on the path of any launch. It does what is slow and
 //! what only one can do: it takes tenants in and gives each a slot, a name and what it may have (`attend.rs`,
 //! `registry.rs`, `entry.rs`), notices when one dies, publishes the policy, looks after MPS (`mps.rs`), keeps what is
-//! learnt over a restart (`profiles.rs`), and answers questions (`http.rs`, `metrics.rs`). If it dies, tenants go on and
+//! learnt over a restart (`profiles.rs`), and answers questions (`http.rs`, `explaining.rs`, `metrics.rs`). If it dies, tenants go on and
 //! join its successor; so it keeps nothing that cannot be told or found again, and what was only ever told to it (a
 //! pause, a policy set by hand) ends with it.
 //!
@@ -27,6 +27,7 @@ mod block_level;
 pub mod config;
 mod entry;
 pub mod exit;
+mod explaining;
 mod history;
 mod http;
 mod isolation;

@@ -108,6 +108,15 @@ pub(crate) struct Present {
     _sent_away: oneshot::Sender<()>,
 }
 
+/// What was decided last for a tenant.
+#[derive(Debug)]
+pub(crate) struct Decided {
+    /// Oldest first.
+    pub(crate) decisions: Vec<Noted>,
+    /// Whether its launches are held until somebody lets it go on.
+    pub(crate) is_paused: bool,
+}
+
 /// All that are here.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
@@ -360,6 +369,15 @@ impl Present {
             kernels: self.taught.choose(kernels, self.hello.width),
         };
         (!self.doubts).then(seen)
+    }
+
+    /// Has it time its launches for a while.
+    pub(crate) fn ask(&self, board: &Daemon) {
+        board.ask(&self.claim);
+    }
+
+    pub(crate) fn decided(&self) -> Decided {
+        Decided { decisions: self.view.decisions(), is_paused: self.entry.paused }
     }
 
     /// Why its launches went as they did; `name_of` knows the tenants by slot.

@@ -11,7 +11,7 @@ use crate::log::LogControl;
 use crate::metrics::Counters;
 use crate::mps::Mps;
 use crate::profiles::{Gpu, Store};
-use crate::registry::{Applicant, JoinRefused, Joined, Registry, Stay};
+use crate::registry::{Applicant, Decided, JoinRefused, Joined, Present, Registry, Stay};
 use detshare_api::{
     ConfigStatus, Explanation, Isolation, MpsState, ProfilesStatus, RuntimeFolder, Status, Tenant, TenantPatch,
 };
@@ -358,10 +358,20 @@ impl Service {
         self.change(name_or_pid, &TenantPatch::default())
     }
 
+    /// Has a tenant time its launches for a while.
+    pub(crate) fn ask(&self, name_or_pid: &str) -> Result<(), Refused> {
+        named(&self.state(), name_or_pid)?.ask(&self.board);
+        Ok(())
+    }
+
+    /// What was decided last for a tenant.
+    pub(crate) fn decided(&self, name_or_pid: &str) -> Result<Decided, Refused> {
+        Ok(named(&self.state(), name_or_pid)?.decided())
+    }
+
     pub(crate) fn explain(&self, name_or_pid: &str) -> Result<Explanation, Refused> {
         let state = self.state();
-        let found = state.registry.find(name_or_pid).and_then(|stay| state.registry.get(stay));
-        let present = found.ok_or_else(|| Refused::NoTenant(name_or_pid.to_string()))?;
+        let present = named(&state, name_or_pid)?;
         let name_of = |slot: usize| {
             let other = state.registry.iter().find(|other| other.slot() == slot);
             other.map(|other| other.name.clone())
@@ -502,6 +512,11 @@ impl Service {
             self.counters.profile_saves.inc_by(learnt.save(store));
         }
     }
+}
+
+fn named<'a>(state: &'a State, name_or_pid: &str) -> Result<&'a Present, Refused> {
+    let found = state.registry.find(name_or_pid).and_then(|stay| state.registry.get(stay));
+    found.ok_or_else(|| Refused::NoTenant(name_or_pid.to_string()))
 }
 
 /// What can be said of a change without looking at the tenant.

@@ -1,4 +1,7 @@
 //! What a best-effort tenant keeps account of: what it has in flight, and what part of the time it was not held.
+//!
+//! A clock that goes back makes nobody wait until it has caught up: what was counted from a time that is now to come is counted
+//! from now on.
 
 /// How long the GPU still has to do with what was launched into one stream.
 ///
@@ -33,6 +36,7 @@ impl<M: Copy> Flight<M> {
 
     /// Something was launched that is expected to take so long; `mark` sets a mark behind it, if it can.
     pub fn launched(&mut self, expected_ns: u64, now_ns: u64, mark: impl FnOnce() -> Option<M>) {
+        self.done_at = self.done_at.min(now_ns);
         if self.estimate(now_ns) == 0 {
             (self.done_ns, self.done_at) = (self.total_ns, now_ns);
         }
@@ -50,6 +54,7 @@ impl<M: Copy> Flight<M> {
 
     /// How long it will take until all is over. `is_reached` says of a mark whether it was.
     pub fn left_ns(&mut self, now_ns: u64, mut is_reached: impl FnMut(M) -> bool) -> u64 {
+        self.done_at = self.done_at.min(now_ns);
         while let Some((mark, upto_ns)) = self.oldest()
             && is_reached(mark)
         {
@@ -99,11 +104,13 @@ impl Share {
     pub const FULL: Self = Self { since_ns: 0, held_ns: 0, before: Self::ALL };
 
     /// In thousandths: this window so far, and the one before for what has not passed of this one. Begins the next window
-    /// when this one is over.
+    /// when this one is over, or is yet to begin by a clock that has gone back: nobody knows how much of it has passed.
     pub fn thousandths(&mut self, now_ns: u64) -> u32 {
-        let elapsed = now_ns.saturating_sub(self.since_ns);
-        let held = self.held_ns.min(elapsed) * u64::from(Self::ALL) / elapsed.max(1);
-        let share = Self::ALL.saturating_sub(u32::try_from(held).unwrap_or(Self::ALL));
+        let Some(elapsed) = now_ns.checked_sub(self.since_ns) else {
+            *self = Self { since_ns: now_ns, held_ns: 0, before: self.before.min(Self::ALL) };
+            return self.before;
+        };
+        let share = Self::ALL - thousandths(self.held_ns.min(elapsed), elapsed);
         if elapsed >= Self::WINDOW_NS {
             *self = Self { since_ns: now_ns, held_ns: 0, before: share };
             return share;
@@ -113,9 +120,18 @@ impl Share {
     }
 }
 
+/// What part of the whole it is, which is no less.
+fn thousandths(part: u64, whole: u64) -> u32 {
+    const ALL: u64 = Share::ALL as u64;
+    // Of what is longer than half a year a thousandth more or less is told.
+    let thousandths = part.checked_mul(ALL).map_or_else(|| part / (whole / ALL), |part| part / whole.max(1));
+    u32::try_from(thousandths.min(ALL)).unwrap_or(Share::ALL)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     /// With the number of the launch as its mark.
     struct Numbered {
@@ -196,5 +212,84 @@ mod tests {
         assert_eq!(share.thousandths(150 * MS), (1_000 + 600) / 2);
         share.held_ns += 500 * MS;
         assert_eq!(share.thousandths(200 * MS), 0, "no more than all of it");
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_does_not_stop_what_is_in_flight() {
+        const HOUR: u64 = 3_600_000_000_000;
+        let mut flight = Flight::<u64>::none();
+        flight.launched(300_000, HOUR, || None);
+        assert_eq!(flight.left_ns(5, |_| false), 300_000, "it is as if it began now");
+        assert_eq!(flight.left_ns(200_005, |_| false), 100_000);
+        assert_eq!(flight.left_ns(300_005, |_| false), 0);
+        // The launch is the first that is told of it.
+        flight.launched(300_000, HOUR, || None);
+        flight.launched(100_000, 5, || None);
+        assert_eq!(flight.left_ns(300_005, |_| false), 100_000);
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_begins_another_window() {
+        const MS: u64 = 1_000_000;
+        const HOUR: u64 = 3_600_000 * MS;
+        let mut share = Share { since_ns: HOUR, held_ns: 40 * MS, before: 700 };
+        assert_eq!(share.thousandths(5 * MS), 700, "what was known");
+        share.held_ns += 50 * MS;
+        assert_eq!(
+            share.thousandths(55 * MS),
+            350,
+            "none of the half that has passed, and as much as before of the other"
+        );
+        assert_eq!(share.thousandths(105 * MS), 500);
+    }
+
+    /// By how much the clock goes on, or back.
+    fn jumps() -> impl Strategy<Value = Vec<(i64, u64)>> {
+        let jump = prop_oneof![0..400_000_i64, -400_000..400_000_i64, any::<i64>()];
+        proptest::collection::vec((jump, prop_oneof![0..500_000_u64, any::<u64>()]), 1..40)
+    }
+
+    proptest! {
+        /// However the clock jumps: once all marks are reached nothing is in flight for longer than all of it was expected to take.
+        #[test]
+        fn what_is_in_flight_is_over_in_time(
+            start in any::<u64>(), jumps in jumps(), marked in any::<bool>(), after in any::<i64>(),
+        ) {
+            let mut flight = Numbered::none();
+            let (mut now, mut expected) = (start, 0_u64);
+            for (jump, takes) in jumps {
+                now = now.saturating_add_signed(jump);
+                if marked { flight.launched(takes, now) } else { flight.flight.launched(takes, now, || None) }
+                expected = expected.saturating_add(takes);
+                prop_assert!(flight.left_ns(0, now) <= expected);
+            }
+            now = now.saturating_add_signed(after);
+            let left = flight.left_ns(u64::MAX, now);
+            prop_assert!(left <= expected);
+            if let Some(then) = now.checked_add(left) {
+                prop_assert_eq!(flight.left_ns(u64::MAX, then), 0);
+            }
+        }
+
+        /// However the clock jumps: a share is one, of a window that began a window ago at most.
+        #[test]
+        fn a_share_stays_one_of_the_last_window(start in any::<u64>(), jumps in jumps(), before in any::<u32>()) {
+            let mut share = Share { since_ns: start, held_ns: 0, before };
+            let mut now = start;
+            for (jump, held) in jumps {
+                now = now.saturating_add_signed(jump);
+                share.held_ns = share.held_ns.saturating_add(held);
+                prop_assert!(share.thousandths(now) <= Share::ALL);
+                prop_assert!(share.since_ns <= now && now - share.since_ns < Share::WINDOW_NS);
+            }
+            // Held all the time from here on.
+            for window in 0..2 {
+                let Some(then) = now.checked_add(Share::WINDOW_NS) else { break };
+                share.held_ns = share.held_ns.saturating_add(Share::WINDOW_NS);
+                now = then;
+                let thousandths = share.thousandths(now);
+                prop_assert!(window == 0 || thousandths == 0, "{}", thousandths);
+            }
+        }
     }
 }

@@ -74,6 +74,7 @@ impl Keeper {
         pace_ns: u64,
         objectives: &Objectives,
     ) -> Judgement {
+        self.go_back((begun_ns, end_ns));
         let pause_ns = begun_ns.saturating_sub(self.last_end_ns);
         let goes_on = self.last_end_ns != 0 && pause_ns <= longest_pause_ns(pace_ns);
         let was_pending = self.prompt_since_ns;
@@ -96,6 +97,17 @@ impl Keeper {
             }
         }
         judgement
+    }
+
+    /// What happened before the clock went back, at a time that is now to come, counts as if it had just happened.
+    fn go_back(&mut self, (begun_ns, end_ns): (u64, u64)) {
+        self.last_end_ns = self.last_end_ns.min(begun_ns);
+        for since_ns in [&mut self.last_token_ns, &mut self.prompt_since_ns] {
+            *since_ns = since_ns.map(|since_ns| since_ns.min(begun_ns));
+        }
+        for recent in &mut self.recent {
+            recent.last_missed_ns = recent.last_missed_ns.min(end_ns);
+        }
     }
 
     /// A prompt is judged once, however many pieces it has: when it is late, or when it is over.
@@ -273,5 +285,29 @@ mod tests {
         let last = now;
         assert!(keeper.is_strained(last) && !keeper.is_strained(last + Recent::FORGOTTEN_NS));
         assert_eq!(keeper.ended((u64::MAX, 0), Phase::Decode, u64::MAX, &BOTH)[2], Some(true), "a clock that jumps");
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_makes_nobody_strained_until_it_has_caught_up() {
+        let steps = Objectives { p99_ns: Some(5 * MS), ..Objectives::default() };
+        let mut keeper = Keeper::new();
+        const HOUR: u64 = 3_600_000 * MS;
+        for step in 0..4 {
+            keeper.ended((HOUR + step * 20 * MS, HOUR + (step * 20 + 9) * MS), Phase::Unknown, 0, &steps);
+        }
+        assert!(keeper.is_strained(HOUR + 100 * MS));
+        keeper.ended((MS, 3 * MS), Phase::Unknown, 0, &steps);
+        assert!(keeper.is_strained(3 * MS));
+        assert!(!keeper.is_strained(3 * MS + Recent::FORGOTTEN_NS));
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_leaves_a_prompt_to_be_judged() {
+        let mut keeper = Keeper::new();
+        const HOUR: u64 = 3_600_000 * MS;
+        let mut ended = |span: (u64, u64)| keeper.ended(span, Phase::Prefill, 5 * MS, &BOTH)[1];
+        assert_eq!(ended((HOUR, HOUR + 20 * MS)), None);
+        assert_eq!(ended((MS, 60 * MS)), None, "it is as if it had begun with this piece");
+        assert_eq!(ended((61 * MS, 120 * MS)), Some(false), "119 ms, of 100 ms that there are");
     }
 }

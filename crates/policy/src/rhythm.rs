@@ -319,8 +319,9 @@ impl Learner {
         let habits = self.habits.unwrap_or_else(|| self.habits());
         let from = |start: Option<u64>, habit: Option<Habit>| {
             let habit = habit.filter(|habit| habit.is_steady())?;
-            // An end that comes after the next step should have begun says nothing of a clock's beat.
-            let due = start?.saturating_add(habit.middle_ns);
+            // An end that comes after the next step should have begun says nothing of a clock's beat, nor does one that comes
+            // before its own beginning: the clock has gone back.
+            let due = start.filter(|start| *start <= now_ns)?.saturating_add(habit.middle_ns);
             Some((habit.spread_ns, due)).filter(|_| due > now_ns)
         };
         let best = from(self.began_ns, habits.period).into_iter().chain(from(Some(now_ns), habits.pause)).min();

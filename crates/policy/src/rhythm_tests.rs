@@ -289,3 +289,17 @@ fn clocks_that_jump_do_no_harm() {
         assert!(rhythm.due_ns.is_none() || rhythm.spread_ns < u64::MAX);
     }
 }
+
+/// In the middle of a step: its beginning is then to come, and says nothing of the next one's.
+#[test]
+fn a_clock_that_goes_back_puts_no_step_off() {
+    const HOUR: u64 = 3_600_000 * MS;
+    let mut learner = Learner::new();
+    errors(&mut learner, (0..32).map(|i| (HOUR + i * 6 * MS, MS + noise(i, 2 * MS))));
+    learner.began(HOUR + 32 * 6 * MS);
+    learner.ended(5 * MS, None);
+    let due_ns = learner.rhythm().due_ns;
+    assert!(due_ns.is_none_or(|due_ns| due_ns < 12 * MS), "{due_ns:?}");
+    let errors = errors(&mut learner, (2..64).map(|i| (i * 6 * MS, MS + noise(i, 2 * MS))));
+    assert!(errors[20..].iter().all(|error| error.is_some_and(|ns| ns < 100_000)), "{errors:?}");
+}

@@ -154,8 +154,9 @@ pub(crate) fn launch(
     steps::launched(logical, &mut state);
     let at = if state.is_home() { stream } else { state.handle() };
     let lane = state.lane();
-    let code = if profile.is_to_be_timed(lane) {
-        let subject = Subject { coroutine, function: Some(function), profile, decision: passed.decision };
+    let teaches = profile.is_to_be_timed(lane);
+    let code = if teaches || passed.is_asked() {
+        let subject = Subject { coroutine, function: Some(function), profile, decision: passed.decision, teaches };
         watchdog::launch(subject, state.handle(), || (call(at), lane)).0
     } else {
         call(at)
@@ -176,8 +177,8 @@ pub(crate) fn launch_graph(
     let logical = find(stream, default).ok_or(stream)?;
     let coroutine = logical.coroutine().ok_or(stream)?;
     let profile = kernel::graph_profile(executable);
-    let Passed { mut lane, decision } =
-        if capturing() { Passed::UNDECIDED } else { gate::pass(coroutine, logical, profile) };
+    let passed = if capturing() { Passed::UNDECIDED } else { gate::pass(coroutine, logical, profile) };
+    let mut lane = passed.lane;
     let mut state = logical.begin();
     if capturing() {
         state = logical.until_it_can_move(state);
@@ -191,8 +192,9 @@ pub(crate) fn launch_graph(
         return Ok(body(logical, coroutine, lane, at).0);
     }
     let call = || body(logical, coroutine, lane, at);
-    let (code, lane) = if profile.is_to_be_timed(lane) {
-        let subject = Subject { coroutine, function: None, profile, decision };
+    let teaches = profile.is_to_be_timed(lane);
+    let (code, lane) = if teaches || passed.is_asked() {
+        let subject = Subject { coroutine, function: None, profile, decision: passed.decision, teaches };
         watchdog::launch(subject, state.handle(), call)
     } else {
         call()

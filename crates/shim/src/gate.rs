@@ -234,7 +234,7 @@ fn note(membership: &Membership, asked: &Asked, lane: Lane, reason: Reason, held
         because_of: held.because_of.unwrap_or(u8::MAX),
         doubts: doubts(asked.profile, predicted),
     };
-    passed::noted(membership.page.note_decision(&noted));
+    passed::noted(membership.page.note_decision(&noted), membership.is_asked(noted.at_ns));
     if record::is_on() {
         record::launched(record::Launched {
             at_ns: noted.at_ns,

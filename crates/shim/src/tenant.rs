@@ -172,6 +172,11 @@ impl Membership {
         usize::try_from(self.slot.load(Ordering::Relaxed)).ok().filter(|slot| *slot < SLOTS)
     }
 
+    /// Whether somebody asks now what its launches take.
+    pub(crate) fn is_asked(&self, now: u64) -> bool {
+        self.slot().is_some_and(|slot| self.daemon.is_asked(slot, now))
+    }
+
     /// Changes with every page that comes or goes.
     pub(crate) fn roster(&self) -> u32 {
         self.roster.load(Ordering::Acquire)

@@ -52,6 +52,9 @@ pub(crate) struct Subject {
     pub(crate) profile: &'static Profile,
     /// The decision that it was launched by, where that is written down.
     pub(crate) decision: Option<NonZeroU64>,
+    /// Whether anything is learned from it: not where it is timed only because somebody asks, who is to see what is decided and
+    /// not to change it.
+    pub(crate) teaches: bool,
 }
 
 /// A launch that is watched.
@@ -194,10 +197,12 @@ impl Watch {
             if self.lane != FULL {
                 self.judge(took);
             }
-            let Subject { profile, decision, .. } = &self.subject;
-            quarantine::judge(profile, self.lane, took);
-            profile.note(self.lane, took, is_sure);
-            profile.publish(self.lane);
+            let Subject { profile, decision, teaches, .. } = &self.subject;
+            if *teaches {
+                quarantine::judge(profile, self.lane, took);
+                profile.note(self.lane, took, is_sure);
+                profile.publish(self.lane);
+            }
             if let (Some(decision), Some(membership)) = (decision, membership()) {
                 membership.page.note_measured(*decision, ns);
             }
@@ -216,11 +221,11 @@ impl Watch {
     }
 
     fn judge(&mut self, took: Duration) {
-        let Subject { coroutine, function, profile, .. } = &self.subject;
+        let Subject { coroutine, function, profile, teaches, .. } = &self.subject;
         let (Some(on_full), Some(function)) = (profile.on(FULL), *function) else { return };
         let (all, width) = (coroutine.lanes[FULL].width(), coroutine.lanes[self.lane].width().max(1));
         let expected = on_full * all / width;
-        if self.reported || took < NOT_JUDGED || took < expected * TOO_LONG {
+        if self.reported || !teaches || took < NOT_JUDGED || took < expected * TOO_LONG {
             return;
         }
         self.reported = true;

@@ -115,6 +115,8 @@ fn a_table_may_hold_anything() {
             let now = clock::now();
             assert!(view.heartbeat(now).is_none_or(|beat| beat <= now));
             _ = view.policy();
+            assert!(!view.is_asked(SLOTS, now), "there is no such slot");
+            (0..SLOTS).for_each(|slot| _ = view.is_asked(slot, now));
             assert!((0..READS as u64).filter_map(|identity| view.kernel(identity)).all(|kernel| are_widths(&kernel)));
             _ = wait(&[view.watch(view.epoch())], Duration::from_micros(100));
         };

@@ -1,8 +1,8 @@
 //! The daemon's table and a tenant's record, in one process.
 
 use detshare_board::{
-    Class, Daemon, DaemonView, Entry, KERNEL_MODELS, KERNEL_WIDTHS, KernelNote, Limits, Objective, Owner, SLOTS,
-    SlotState, SplitLadder, Tenant, TenantView, clock,
+    ASKED_NS, Class, Daemon, DaemonView, Entry, KERNEL_MODELS, KERNEL_WIDTHS, KernelNote, Limits, Objective, Owner,
+    SLOTS, SlotState, SplitLadder, Tenant, TenantView, clock,
 };
 
 fn myself() -> Owner {
@@ -53,6 +53,28 @@ fn what_a_tenant_was_given_arrives() {
     daemon.beat();
     assert!(view.heartbeat(clock::now()).is_some());
     assert_eq!(view.epoch(), epoch, "a heartbeat changes nothing");
+}
+
+#[test]
+fn launches_are_asked_about_for_a_time() {
+    let daemon = Daemon::create().expect("a group");
+    let view = DaemonView::map(daemon.file()).expect("mapped");
+    let claim = daemon.claim(myself(), &Entry::new(Class::BestEffort)).expect("free");
+    let other = daemon.claim(myself(), &Entry::new(Class::BestEffort)).expect("free");
+    let (epoch, before) = (view.epoch(), clock::now());
+    assert!(!view.is_asked(claim.slot(), before), "by nobody yet");
+    daemon.ask(&claim);
+    let after = clock::now();
+    assert!(view.is_asked(claim.slot(), before), "by who has looked at the clock a little earlier");
+    assert!(view.is_asked(claim.slot(), before + ASKED_NS - 1));
+    assert!(!view.is_asked(claim.slot(), after + ASKED_NS), "it is over");
+    assert!(!view.is_asked(claim.slot(), before - 2 * ASKED_NS), "by a clock that has gone back it is not believed");
+    assert!(!view.is_asked(other.slot(), before), "of another one");
+    assert_eq!(view.epoch(), epoch, "nobody has to read anything again for it");
+    // Whoever has the slot next was not meant.
+    daemon.release(&claim);
+    let next = daemon.claim(myself(), &Entry::new(Class::BestEffort)).expect("free");
+    assert!(next.slot() == claim.slot() && !view.is_asked(next.slot(), before));
 }
 
 /// Where tokens run on a part of the SMs beside a training, the few steps that had all of them were prompts.

@@ -12,9 +12,10 @@ use detshare_api::{DecisionMade, Explanation, StepLength};
 /// Show a tenant's last decisions: which launches ran where, which were held, for how long and why
 ///
 /// Each decision of a best-effort tenant beside a latency tenant is written down, and each hold; otherwise a decision that
-/// differs from the one before it. "predicted" is what a kernel was expected to take, "measured" what that launch took: a few
-/// of them are measured. Where block level is on, its kernels follow: whether each was rewritten or why not, and which version
-/// of it runs.
+/// differs from the one before it. "predicted" is what a kernel was expected to take, "measured" what that launch took. Few
+/// launches are measured while nobody asks; asking has those measured that are decided within the next second, and the answer
+/// waits for them, for 0.3 s at most. Nothing is predicted otherwise because of that. Where block level is on, its kernels
+/// follow: whether each was rewritten or why not, and which version of it runs.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The tenant's name or process, as `detshare ps` shows them

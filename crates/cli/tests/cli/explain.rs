@@ -281,6 +281,27 @@ fn a_thousand_kernels_that_nobody_knows_are_taken_for_usual_ones() {
     assert!(of_server.iter().all(|it| it["held_ns"] == 0), "a server waits for nobody: {of_server:#?}");
 }
 
+/// A training whose kernel has long been known, of which few launches are timed: who asks is told what they take.
+#[test]
+fn what_the_launches_of_a_steady_training_take_is_told() {
+    let house = house("policy = \"slo-aware\"\n");
+    let (mut serve, mut train) = both(&house);
+    until("they know of each other", || {
+        serve.does(&["begin", "open", "stream"]);
+        train.does(&["begin", "open", "stream"]);
+        !json(&house, "train").is_empty()
+    });
+    // In steps of ten, so that they are measured as they come.
+    (0..30).for_each(|_| train.does(&["many:10", "stream"]));
+    until("of most it is told what they took", || {
+        assert!(!json(&house, "train").is_empty());
+        train.does(&["many:70", "stream"]);
+        let decisions = json(&house, "train");
+        decisions.iter().filter(|it| it["measured_ns"].as_u64() > Some(0)).count() > decisions.len() / 2
+    });
+    serve.does(&["begin", "open", "stream"]);
+}
+
 /// The time that is told with a decision is that of the launch that was decided, not of an earlier one.
 #[test]
 fn the_time_that_is_told_is_that_of_the_launch() {

@@ -1,12 +1,16 @@
 //! The interface: status, policy, metrics, and questions that make no sense.
 
-use crate::PATIENCE;
 use crate::house::House;
 use crate::tenant::{TestTenant, hello};
+use crate::{PATIENCE, until};
 use detshare_api::ClientError;
+use detshare_board::{Noted, TenantView, clock};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// As somebody asks who has no client of ours: the status and the body.
 fn ask(house: &House, question: &str) -> (u16, String) {
@@ -75,6 +79,43 @@ fn questions_that_make_no_sense_have_answers() {
     assert_eq!(status, 200, "{answer}");
 }
 
+/// Who asks why launches went as they did learns what those took that came after the question, from the answer to it.
+#[test]
+fn an_answer_has_what_launches_took_since_the_question() {
+    /// Between two launches of the tenant.
+    const PACE: Duration = Duration::from_millis(1);
+    let house = House::new();
+    let tenant = TestTenant::join(&house.run_folder(), &hello("train")).expect("taken in");
+    let view = TenantView::map(tenant.page.file()).expect("mapped");
+    let ask = || house.client().explain("train").expect("answered").decisions;
+    assert!(!tenant.is_asked() && ask().is_empty());
+    until("it is asked", || {
+        ask();
+        tenant.is_asked().then_some(())
+    });
+    let (is_over, begun) = (AtomicBool::new(false), Instant::now());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) && begun.elapsed() < PATIENCE {
+                let number = tenant.page.note_decision(&Noted { at_ns: clock::now(), ..Noted::default() });
+                if tenant.is_asked() {
+                    tenant.page.note_measured(number, 310_000);
+                }
+                thread::sleep(PACE);
+            }
+        });
+        // On a busy machine it may launch too little meanwhile.
+        until("most are known", || {
+            let is_unknown = || view.decisions().iter().all(|noted| noted.measured_ns == 0);
+            until("none is known", || (!tenant.is_asked() && is_unknown()).then_some(()));
+            let decisions = ask();
+            let known = decisions.iter().filter(|decision| decision.measured_ns == Some(310_000)).count();
+            (known > decisions.len() / 2).then_some(())
+        });
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
+
 #[test]
 fn metrics_can_be_read() {
     let house = House::new();
@@ -82,7 +123,7 @@ fn metrics_can_be_read() {
     tenant.page.set_memory(1 << 30);
     (0..3).for_each(|_| tenant.step(2_000_000));
     drop(tenant.page.hold());
-    tenant.page.set_begun(detshare_board::clock::now());
+    tenant.page.set_begun(clock::now());
     tenant.page.note_objectives([None, None, Some(false)], true);
     tenant.page.note_objectives([None, None, Some(true)], true);
     let metrics = house.client().metrics().expect("answered");

@@ -3,7 +3,8 @@
 use crate::PATIENCE;
 use detshare_board::join::{Arrived, Hello, JoinError, Refusal, Welcome};
 use detshare_board::{
-    Class, DaemonView, Entry, Epoch, Generation, KernelNote, SlotState, SocketError, Tenant, TenantView, Waited, wait,
+    Class, DaemonView, Entry, Epoch, Generation, KernelNote, SlotState, SocketError, Tenant, TenantView, Waited, clock,
+    wait,
 };
 use rustix::io::Errno;
 use std::os::unix::net::UnixStream;
@@ -60,6 +61,11 @@ impl TestTenant {
             SlotState::Taken(occupant) if occupant.generation == self.generation => Some(occupant.entry),
             SlotState::Taken(_) | SlotState::Free | SlotState::Torn => None,
         }
+    }
+
+    /// Whether it is to time its launches.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.table.is_asked(self.slot, clock::now())
     }
 
     pub(crate) fn policy(&self) -> u32 {

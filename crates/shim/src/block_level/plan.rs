@@ -145,6 +145,15 @@ impl Plan {
         }
     }
 
+    /// What is known of a version now. By a clock that has gone back, what it was late by is forgotten from now on, and not when that
+    /// clock has caught up.
+    fn as_of(&self, number: usize, now: u64) -> Measured {
+        if self.gave_way_at[number].load(Ordering::Relaxed) > now {
+            self.gave_way_at[number].store(now, Ordering::Relaxed);
+        }
+        self.get(number)
+    }
+
     pub(super) fn extent(&self) -> Extent {
         Extent {
             blocks: self.blocks.load(Ordering::Relaxed),
@@ -158,8 +167,8 @@ impl Plan {
     /// What the next launch is to be. The original is measured as all kernels are.
     pub(super) fn next(&self, profile: &Profile) -> Next {
         self.note_original(profile);
-        let measured = core::array::from_fn(|number| self.get(number));
         let (extent, limit, now) = (self.extent(), turnaround_ns(), clock::now());
+        let measured = core::array::from_fn(|number| self.as_of(number, now));
         let (number, because) = choose(&extent, &measured, limit, now);
         let count = self.launches.fetch_add(1, Ordering::Relaxed);
         let version = VERSIONS[number];

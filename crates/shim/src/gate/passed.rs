@@ -2,7 +2,8 @@
 //!
 //! A best-effort tenant beside a latency tenant writes every decision down. Others write one when it differs from the last:
 //! a server that runs on its own SMs, or a training that has its turn, can be explained too, and a launch about which there is
-//! nothing new to say costs a comparison.
+//! nothing new to say costs a comparison. Whether somebody asks what launches take is looked up where a decision is written down,
+//! and nowhere else.
 
 use crate::lane::FULL;
 use core::cell::Cell;
@@ -20,17 +21,26 @@ pub(crate) struct Passed {
 impl Passed {
     /// There was nothing to decide.
     pub(crate) const UNDECIDED: Self = Self { lane: FULL, decision: None };
+
+    /// Whether it was written down, and somebody asks what the launch takes. For the thread that it was written down for, before
+    /// its next launch.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.decision.is_some() && ASKED.try_with(Cell::get).unwrap_or(false)
+    }
 }
 
 thread_local! {
     /// What this thread wrote down for the launch that it is about to make.
     static NOTED: Cell<Option<NonZeroU64>> = const { Cell::new(None) };
+    /// Whether somebody asks what that one takes.
+    static ASKED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A decision of this thread was written down under that number.
-pub(super) fn noted(decision: NonZeroU64) {
+pub(super) fn noted(decision: NonZeroU64, is_asked: bool) {
     // A thread that is ending has nothing measured.
     _ = NOTED.try_with(|noted| noted.set(Some(decision)));
+    _ = ASKED.try_with(|asked| asked.set(is_asked));
 }
 
 /// What was written down for this launch.

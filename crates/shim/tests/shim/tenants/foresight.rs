@@ -59,6 +59,38 @@ fn an_absurd_time_that_was_kept_does_not_last() {
     }
 }
 
+/// Few launches are timed, unless somebody asks: then those that are written down are, and nothing is learned from them.
+#[test]
+fn what_launches_take_is_told_to_those_who_ask() {
+    /// So many decisions are kept.
+    const KEPT: u32 = 62;
+    let (office, mut program, admitted, _other) = beside_a_server();
+    let (many, measured) = (format!("many:{KEPT}"), |noted: &Noted| noted.measured_ns != 0);
+    let told = || admitted.view.decisions().into_iter().filter(measured).count();
+    let few_are_told = |program: &mut Program| {
+        until("few are told", || {
+            program.does(&[&many, "stream"]);
+            told() <= 2
+        });
+    };
+    few_are_told(&mut program);
+    let learned = || {
+        let kernels = admitted.view.kernels();
+        kernels.iter().flat_map(|kernel| &kernel.widths).map(|(.., times)| *times).sum::<u32>()
+    };
+    let (before, mut launches) = (learned(), 0);
+    until("most are told", || {
+        office.daemon.ask(&admitted.claim);
+        program.does(&[&many, "stream"]);
+        launches += KEPT;
+        told() > KEPT as usize / 2
+    });
+    let learned = learned() - before;
+    assert!(learned < launches / 8, "{learned} of {launches} launches");
+    few_are_told(&mut program);
+    program.ends();
+}
+
 /// What is told to those who ask: nothing of steps on few SMs where there were none.
 #[test]
 fn how_long_steps_last_is_told() {
