@@ -12,7 +12,9 @@ use core::ffi::{CStr, c_char, c_int, c_uint};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
 use detshare_board::Noted;
-use detshare_cuda::types::{CUfunction, CUfunction_attribute, CUgraphExec, CUlaunchAttributeID, CUlaunchConfig};
+use detshare_cuda::types::{
+    CUdevice_v1, CUfunction, CUfunction_attribute, CUgraphExec, CUkernel, CUlaunchAttributeID, CUlaunchConfig,
+};
 use detshare_policy::{Bound, Launch};
 use std::sync::{Mutex, PoisonError};
 
@@ -462,30 +464,42 @@ fn identity(function: CUfunction, name: &str, content: u64) -> u64 {
         Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
         Attribute::CU_FUNC_ATTRIBUTE_BINARY_VERSION,
     ];
-    attributes.into_iter().fold(named, |hash, attribute| {
-        let mut value = 0;
-        cu!(cuFuncGetAttribute(&raw mut value, attribute, function));
+    attributes.into_iter().fold(named, |hash, which| {
+        let value = attribute(function, which).unwrap_or(0);
         mixed(hash, u64::from(value.cast_unsigned()))
     })
 }
 
-/// What the driver calls it.
+/// What the driver calls it. What is launched may be a function, or a library's kernel, and of each the driver is asked in
+/// another way.
+#[inline(never)]
 pub(crate) fn name(function: CUfunction) -> String {
     let mut text: *const c_char = core::ptr::null();
-    if is_ok(cu!(cuFuncGetName(&raw mut text, function))) && !text.is_null() {
+    let is_known = is_ok(cu!(cuFuncGetName(&raw mut text, function)))
+        || is_ok(cu!(cuKernelGetName(&raw mut text, as_kernel(function))));
+    if is_known && !text.is_null() {
         // SAFETY: the driver's terminated text.
         return unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
     }
     "a kernel".into()
 }
 
+/// What the driver says of it on the current device.
+pub(crate) fn attribute(function: CUfunction, attribute: CUfunction_attribute) -> Option<c_int> {
+    let (mut value, mut device) = (0, CUdevice_v1(0));
+    let is_known = is_ok(cu!(cuFuncGetAttribute(&raw mut value, attribute, function)))
+        || (is_ok(cu!(cuCtxGetDevice(&raw mut device)))
+            && is_ok(cu!(cuKernelGetAttribute(&raw mut value, attribute, as_kernel(function), device))));
+    is_known.then_some(value)
+}
+
+fn as_kernel(function: CUfunction) -> CUkernel {
+    CUkernel(function.0.cast())
+}
+
 fn compiled_cluster(function: CUfunction) -> u32 {
     use CUfunction_attribute as Attribute;
-    let size = |attribute| {
-        let mut value = 0;
-        let asked = cu!(cuFuncGetAttribute(&raw mut value, attribute, function));
-        if is_ok(asked) { u32::try_from(value).unwrap_or(0).max(1) } else { 1 }
-    };
+    let size = |which| attribute(function, which).and_then(|value| u32::try_from(value).ok()).unwrap_or(1).max(1);
     size(Attribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH)
         * size(Attribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT)
         * size(Attribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH)

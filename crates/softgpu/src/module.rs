@@ -10,12 +10,14 @@ use crate::handle::{self, Table};
 use crate::{fatbin, memory};
 use core::ffi::c_void;
 use core::fmt::Write;
-use detshare_cuda::types::{CUfunction, CUfunction_attribute as Attribute, CUresult};
+use detshare_cuda::types::{CUfunction, CUfunction_attribute as Attribute, CUkernel, CUresult};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 pub(crate) static MODULES: Table<Module> = Table::new();
 pub(crate) static FUNCTIONS: Table<Function> = Table::new();
+/// Those of libraries, by the handles that they have as kernels.
+static KERNELS: Table<Function> = Table::new();
 
 /// What CUDA 13.0 brought.
 const NEWEST_PTX: (u32, u32) = (9, 0);
@@ -42,12 +44,12 @@ pub(crate) struct Module {
     allocations: Vec<u64>,
 }
 
-/// A kernel as a program holds it: `CUfunction` and `CUkernel` alike.
+/// A kernel as a program holds it: `CUfunction`, and `CUkernel` where it came out of a library.
 pub(crate) struct Function {
     pub(crate) handle: usize,
+    /// As a kernel; 0 where it came out of a module.
+    pub(crate) as_kernel: usize,
     pub(crate) module: usize,
-    /// Whether it came out of a library rather than a module.
-    pub(crate) of_library: bool,
     pub(crate) kernel: Arc<Kernel>,
     pub(crate) attributes: Mutex<Attributes>,
     prepared: Mutex<Prepared>,
@@ -300,13 +302,16 @@ impl Module {
         let function = functions.entry(name.to_string()).or_insert_with(|| {
             let function = Arc::new(Function {
                 handle: handle::new(),
+                as_kernel: if self.context.is_none() { handle::new() } else { 0 },
                 module: self.handle,
-                of_library: self.context.is_none(),
                 kernel: Arc::clone(kernel),
                 attributes: Mutex::new(Attributes::of(&kernel.properties)),
                 prepared: Mutex::default(),
             });
             FUNCTIONS.insert(function.handle, Arc::clone(&function));
+            if function.as_kernel != 0 {
+                KERNELS.insert(function.as_kernel, Arc::clone(&function));
+            }
             function
         });
         Ok(Arc::clone(function))
@@ -329,6 +334,7 @@ impl Module {
         MODULES.remove(self.handle);
         for function in self.functions.lock().expect("no panic while it is held").values() {
             FUNCTIONS.remove(function.handle);
+            KERNELS.remove(function.as_kernel);
         }
         for address in &self.allocations {
             memory::remove_constant(*address);
@@ -343,6 +349,15 @@ pub(crate) fn find(module: usize) -> Outcome<Arc<Module>> {
 
 pub(crate) fn find_function(function: CUfunction) -> Outcome<Arc<Function>> {
     FUNCTIONS.get(function.0.addr()).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+}
+
+pub(crate) fn find_kernel(kernel: CUkernel) -> Outcome<Arc<Function>> {
+    KERNELS.get(kernel.0.addr()).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+}
+
+/// What can be launched, and how many of it fit, is said of functions and, in their place, of kernels; all else of functions alone.
+pub(crate) fn find_launchable(handle: CUfunction) -> Outcome<Arc<Function>> {
+    find_function(handle).or_else(|_| find_kernel(CUkernel(handle.0.cast())))
 }
 
 /// The PTX texts in an image: PTX itself, a fat binary, or what `cuLinkComplete` made.

@@ -6,15 +6,13 @@
 use super::cache::Layout;
 use super::loaded::{self, Launchable};
 use super::{CARRIED, prepared};
-use crate::call::is_ok;
 use crate::coroutine::Coroutine;
 use crate::handles::Handles;
 use crate::kernel::{self, Shape};
 use crate::module;
-use core::ffi::{CStr, c_char};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use detshare_cuda::types::{CUfunc_cache, CUfunc_st, CUfunction, CUfunction_attribute as Attribute, CUkernel};
+use detshare_cuda::types::{CUfunc_cache, CUfunc_st, CUfunction, CUfunction_attribute as Attribute};
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -122,7 +120,7 @@ impl Versions {
 fn look_up(function: CUfunction, coroutine: &'static Coroutine, generation: u64) -> &'static Versions {
     let handle = function.0.addr();
     let owner = module::owner(handle).unwrap_or(0);
-    let name = name(function);
+    let name = kernel::name(function);
     let found = prepared::find(owner, coroutine, |loaded| {
         let kernel = loaded.kernels.iter().find(|kernel| kernel.name == name)?;
         let usable = |version: &loaded::Callable| version.as_ref().ok().copied();
@@ -147,7 +145,7 @@ fn look_up(function: CUfunction, coroutine: &'static Coroutine, generation: u64)
         versions.owner.store(owner, Ordering::Relaxed);
         versions.coroutine.store(core::ptr::from_ref(coroutine).cast_mut(), Ordering::Relaxed);
         versions.layout.store(layout, Ordering::Relaxed);
-        let most = |attribute| attribute_of(function, attribute).map_or(0, super::natural);
+        let most = |attribute| kernel::attribute(function, attribute).map_or(0, super::natural);
         versions.most_threads.store(most(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK), Ordering::Relaxed);
         let shared = most(Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
         versions.most_shared.store(shared, Ordering::Relaxed);
@@ -161,32 +159,16 @@ fn look_up(function: CUfunction, coroutine: &'static Coroutine, generation: u64)
     })
 }
 
-/// What is launched may be a function, or a library's kernel.
-#[inline(never)]
-fn name(function: CUfunction) -> String {
-    let mut text: *const c_char = core::ptr::null();
-    if is_ok(cu!(cuKernelGetName(&raw mut text, CUkernel(function.0.cast())))) && !text.is_null() {
-        // SAFETY: the driver's terminated text.
-        return unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
-    }
-    kernel::name(function)
-}
-
 /// A version gets what the program has set of the original.
 fn carry_attributes(original: CUfunction, version: CUfunction) {
     for attribute in CARRIED {
-        if let (Some(wanted), now) = (attribute_of(original, attribute), attribute_of(version, attribute))
+        if let (Some(wanted), now) = (kernel::attribute(original, attribute), kernel::attribute(version, attribute))
             && now != Some(wanted)
         {
             // Where it does not take that much, its launch fails, and the original runs.
             cu!(cuFuncSetAttribute(version, attribute, wanted));
         }
     }
-}
-
-fn attribute_of(function: CUfunction, attribute: Attribute) -> Option<i32> {
-    let mut value = 0;
-    is_ok(cu!(cuFuncGetAttribute(&raw mut value, attribute, function))).then_some(value)
 }
 
 /// What programs have set that no driver can be asked for, with module or library and name. Few programs set any.
@@ -198,7 +180,7 @@ fn cache_configs() -> MutexGuard<'static, Vec<(usize, String, CUfunc_cache)>> {
 /// The program prefers that for a kernel.
 pub(super) fn set_cache_config(function: CUfunction, config: CUfunc_cache) {
     if let Some(owner) = module::owner(function.0.addr()) {
-        let name = name(function);
+        let name = kernel::name(function);
         let mut configs = cache_configs();
         configs.retain(|(other, known, _)| *other != owner || *known != name);
         configs.push((owner, name, config));

@@ -60,7 +60,7 @@ pub(crate) unsafe fn cuOccupancyMaxActiveClusters(
     config: *const CUlaunchConfig,
 ) -> Outcome {
     require(!config.is_null())?;
-    let (function, config) = (module::find_function(function)?, &*config);
+    let (function, config) = (module::find_launchable(function)?, &*config);
     let (grid, block) = launched(&function, config)?;
     let cluster = checked(&function, grid, asked(config))?.unwrap_or([1; 3]);
     let per_sm = occupancy::blocks_per_sm(&function, product(block), config.sharedMemBytes);
@@ -75,7 +75,7 @@ pub(crate) unsafe fn cuOccupancyMaxPotentialClusterSize(
     config: *const CUlaunchConfig,
 ) -> Outcome {
     require(!config.is_null())?;
-    let (function, config) = (module::find_function(function)?, &*config);
+    let (function, config) = (module::find_launchable(function)?, &*config);
     let (_, block) = launched(&function, config)?;
     let fits = occupancy::blocks_per_sm(&function, product(block), config.sharedMemBytes) > 0;
     let most = if fits { most_blocks(&function) } else { 0 };

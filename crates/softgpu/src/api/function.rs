@@ -14,7 +14,11 @@ use std::ffi::CString;
 use std::sync::{LazyLock, Mutex};
 
 pub(crate) unsafe fn cuFuncGetAttribute(value: *mut c_int, attribute: Attribute, function: CUfunction) -> Outcome {
-    let function = module::find_function(function)?;
+    attribute_of(&*module::find_function(function)?, value, attribute)
+}
+
+/// What is known of it.
+pub(super) unsafe fn attribute_of(function: &Function, value: *mut c_int, attribute: Attribute) -> Outcome {
     let set = *function.attributes.lock().expect("no panic while it is held");
     give(value, set.value(&function.kernel.properties, attribute).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?)
 }
@@ -28,7 +32,10 @@ fn cluster_axis(attribute: Attribute) -> usize {
 }
 
 pub(crate) unsafe fn cuFuncSetAttribute(function: CUfunction, attribute: Attribute, value: c_int) -> Outcome {
-    let function = module::find_function(function)?;
+    set_attribute(&*module::find_function(function)?, attribute, value)
+}
+
+pub(super) fn set_attribute(function: &Function, attribute: Attribute, value: c_int) -> Outcome {
     let mut set = function.attributes.lock().expect("no panic while it is held");
     match attribute {
         Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => {
@@ -70,7 +77,7 @@ pub(crate) unsafe fn cuFuncGetModule(module: *mut CUmodule, function: CUfunction
 }
 
 /// Names as the program can keep them: for ever.
-fn lasting_name(function: &Function) -> *const c_char {
+pub(super) fn lasting_name(function: &Function) -> *const c_char {
     static NAMES: LazyLock<Mutex<HashMap<usize, CString>>> = LazyLock::new(Mutex::default);
     let mut names = NAMES.lock().expect("no panic while it is held");
     let name = || CString::new(function.kernel.properties.name.as_str()).unwrap_or_default();
@@ -88,7 +95,11 @@ pub(crate) unsafe fn cuFuncGetParamInfo(
     offset: *mut usize,
     size: *mut usize,
 ) -> Outcome {
-    let function = module::find_function(function)?;
+    parameter(&*module::find_function(function)?, index, offset, size)
+}
+
+/// Where one of its parameters lies.
+pub(super) unsafe fn parameter(function: &Function, index: usize, offset: *mut usize, size: *mut usize) -> Outcome {
     require(!offset.is_null())?;
     let parameter = function.kernel.properties.parameters.get(index).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     give(offset, parameter.offset)?;

@@ -33,8 +33,8 @@ pub(super) unsafe fn kernel_content(parameters: *const CUDA_KERNEL_NODE_PARAMS) 
     require(!parameters.is_null())?;
     let it = &*parameters;
     let by_function = !it.func.0.is_null();
-    let handle = if by_function { it.func } else { CUfunction(it.kern.0.cast()) };
-    let function = module::find_function(handle).map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)?;
+    let found = if by_function { module::find_launchable(it.func) } else { module::find_kernel(it.kern) };
+    let function = found.map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)?;
     let context = if by_function || it.ctx.0.is_null() {
         context::top().or_else(|| context::primary_if_there(0)).ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?
     } else {
@@ -143,7 +143,7 @@ pub(crate) unsafe fn cuGraphKernelNodeGetParams_v2(
             kernelParams: kernel_parameters,
             extra: core::ptr::null_mut(),
             // Only what comes out of a library is a kernel of its own.
-            kern: CUkernel(as_pointer(if launch.function.of_library { launch.function.handle } else { 0 })),
+            kern: CUkernel(as_pointer(launch.function.as_kernel)),
             ctx: CUcontext(as_pointer(launch.bound.context)),
         },
     )

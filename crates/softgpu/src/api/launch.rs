@@ -171,7 +171,7 @@ pub(super) unsafe fn launch(
     attributes: Attributes,
 ) -> Outcome {
     context::healthy()?;
-    let function = module::find_function(function)?;
+    let function = module::find_launchable(function)?;
     let stream = stream::find(stream)?;
     let bonds = Bonds::of(&attributes);
     let shape = shape(&function, wanted, &stream.context, bonds)?;

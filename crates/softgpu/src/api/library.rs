@@ -2,7 +2,7 @@
 
 use super::jit::Options;
 use super::module::{file_image, loads_lazily};
-use super::{as_pointer, require, text};
+use super::{as_pointer, function, require, text};
 use crate::boundary::{Outcome, give, give_if_asked};
 use crate::handle::{self, Table};
 use crate::memory;
@@ -72,7 +72,7 @@ pub(crate) unsafe fn cuLibraryUnload(library: CUlibrary) -> Outcome {
 
 pub(crate) unsafe fn cuLibraryGetKernel(kernel: *mut CUkernel, library: CUlibrary, name: *const c_char) -> Outcome {
     let library = find(library)?;
-    give(kernel, CUkernel(as_pointer(library.function(text(name)?)?.handle)))
+    give(kernel, CUkernel(as_pointer(library.function(text(name)?)?.as_kernel)))
 }
 
 pub(crate) unsafe fn cuLibraryGetKernelCount(count: *mut c_uint, library: CUlibrary) -> Outcome {
@@ -84,7 +84,7 @@ pub(crate) unsafe fn cuLibraryEnumerateKernels(kernels: *mut CUkernel, room: c_u
     let library = find(library)?;
     require(!kernels.is_null())?;
     for (index, name) in library.kernel_names().into_iter().take(room as usize).enumerate() {
-        kernels.add(index).write(CUkernel(as_pointer(library.function(name)?.handle)));
+        kernels.add(index).write(CUkernel(as_pointer(library.function(name)?.as_kernel)));
     }
     Ok(())
 }
@@ -121,21 +121,16 @@ pub(crate) unsafe fn cuLibraryGetManaged(
     cuLibraryGetGlobal(address, bytes, library, name)
 }
 
-/// A kernel of a library serves as a function too.
-fn as_function(kernel: CUkernel) -> CUfunction {
-    CUfunction(kernel.0.cast())
-}
-
 pub(crate) unsafe fn cuKernelGetFunction(function: *mut CUfunction, kernel: CUkernel) -> Outcome {
-    give(function, CUfunction(as_pointer(module::find_function(as_function(kernel))?.handle)))
+    give(function, CUfunction(as_pointer(module::find_kernel(kernel)?.handle)))
 }
 
 pub(crate) unsafe fn cuKernelGetLibrary(library: *mut CUlibrary, kernel: CUkernel) -> Outcome {
-    give(library, CUlibrary(as_pointer(module::find_function(as_function(kernel))?.module)))
+    give(library, CUlibrary(as_pointer(module::find_kernel(kernel)?.module)))
 }
 
 pub(crate) unsafe fn cuKernelGetName(name: *mut *const c_char, kernel: CUkernel) -> Outcome {
-    super::cuFuncGetName(name, as_function(kernel))
+    give(name, function::lasting_name(&*module::find_kernel(kernel)?))
 }
 
 pub(crate) unsafe fn cuKernelGetParamInfo(
@@ -144,7 +139,7 @@ pub(crate) unsafe fn cuKernelGetParamInfo(
     offset: *mut usize,
     size: *mut usize,
 ) -> Outcome {
-    super::cuFuncGetParamInfo(as_function(kernel), index, offset, size)
+    function::parameter(&*module::find_kernel(kernel)?, index, offset, size)
 }
 
 pub(crate) unsafe fn cuKernelGetAttribute(
@@ -154,7 +149,7 @@ pub(crate) unsafe fn cuKernelGetAttribute(
     device: CUdevice,
 ) -> Outcome {
     super::device::number(device)?;
-    super::cuFuncGetAttribute(value, attribute, as_function(kernel))
+    function::attribute_of(&*module::find_kernel(kernel)?, value, attribute)
 }
 
 pub(crate) unsafe fn cuKernelSetAttribute(
@@ -164,10 +159,10 @@ pub(crate) unsafe fn cuKernelSetAttribute(
     device: CUdevice,
 ) -> Outcome {
     super::device::number(device)?;
-    super::cuFuncSetAttribute(as_function(kernel), attribute, value)
+    function::set_attribute(&*module::find_kernel(kernel)?, attribute, value)
 }
 
-pub(crate) unsafe fn cuKernelSetCacheConfig(kernel: CUkernel, config: CUfunc_cache, device: CUdevice) -> Outcome {
+pub(crate) unsafe fn cuKernelSetCacheConfig(kernel: CUkernel, _config: CUfunc_cache, device: CUdevice) -> Outcome {
     super::device::number(device)?;
-    super::cuFuncSetCacheConfig(as_function(kernel), config)
+    module::find_kernel(kernel).map(|_| ())
 }

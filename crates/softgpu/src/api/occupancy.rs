@@ -23,7 +23,7 @@ pub(crate) unsafe fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
     threads: c_int,
     dynamic_shared: usize,
 ) -> Outcome {
-    let function = module::find_function(function)?;
+    let function = module::find_launchable(function)?;
     require(threads > 0)?;
     let threads = threads.unsigned_abs();
     let fits = threads <= device::MOST_THREADS_PER_BLOCK;
@@ -50,7 +50,7 @@ pub(crate) unsafe fn cuOccupancyMaxPotentialBlockSize(
     dynamic_shared: usize,
     limit: c_int,
 ) -> Outcome {
-    let function = module::find_function(function)?;
+    let function = module::find_launchable(function)?;
     let most = function.kernel.properties.most_threads.unwrap_or(device::MOST_THREADS_PER_BLOCK);
     let most = if limit > 0 { most.min(limit.unsigned_abs()) } else { most };
     let mut best = (0, 0, 0);
@@ -88,7 +88,7 @@ pub(crate) unsafe fn cuOccupancyAvailableDynamicSMemPerBlock(
     blocks: c_int,
     threads: c_int,
 ) -> Outcome {
-    let function = module::find_function(function)?;
+    let function = module::find_launchable(function)?;
     require(blocks > 0 && threads > 0)?;
     let used = function.kernel.properties.shared_bytes + device::RESERVED_SHARED_PER_BLOCK;
     let each = (device::SHARED_PER_SM / blocks.unsigned_abs()).saturating_sub(used);

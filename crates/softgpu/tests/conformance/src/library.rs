@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use core::ffi::{CStr, c_char};
 use core::ptr::{null, null_mut};
 use detshare_cuda::Driver;
-use detshare_cuda::types::{CUfunction, CUfunction_attribute, CUkernel, CUlibrary, CUmodule, CUresult};
+use detshare_cuda::types::{CUfunc_cache, CUfunction, CUfunction_attribute, CUkernel, CUlibrary, CUmodule, CUresult};
 use std::collections::BTreeSet;
 
 tests! { library:
@@ -23,6 +23,7 @@ tests! { library:
     kernel_knows_its_name_and_library,
     kernel_parameters_are_described,
     kernel_attributes_are_sane,
+    kernels_are_no_functions,
     variables_are_found,
     gives_a_module,
     unloads,
@@ -181,6 +182,43 @@ fn kernel_attributes_are_sane(driver: &Driver) -> Outcome {
     ok!(driver, cuKernelSetAttribute(limit, 50_000, few_threads, gpu.device));
     ok!(driver, cuKernelGetAttribute(&raw mut value, limit, few_threads, gpu.device));
     ensure!(value == 50_000, "{value} bytes instead of 50000");
+    Ok(())
+}
+
+/// A kernel's handle can be launched and asked how many of it fit. For all else it is not a function, nor is a function a kernel.
+fn kernels_are_no_functions(driver: &Driver) -> Outcome {
+    use CUfunction_attribute as Attribute;
+    let gpu = Gpu::new(driver)?;
+    let fill = kernel(driver, load(driver, PROGRAM)?, c"fill")?;
+    let as_function = CUfunction(fill.0.cast());
+    let most = Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
+    let limit = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    let (mut value, mut name, mut module) = (-1, null(), CUmodule(null_mut()));
+    let (mut offset, mut size) = (0, 0);
+    expect!(driver, cuFuncGetAttribute(&raw mut value, most, as_function) => CUDA_ERROR_INVALID_HANDLE);
+    expect!(driver, cuFuncSetAttribute(as_function, limit, 1_024) => CUDA_ERROR_INVALID_HANDLE);
+    expect!(driver, cuFuncSetCacheConfig(as_function, CUfunc_cache::CU_FUNC_CACHE_PREFER_L1)
+        => CUDA_ERROR_INVALID_HANDLE);
+    expect!(driver, cuFuncGetName(&raw mut name, as_function) => CUDA_ERROR_INVALID_HANDLE);
+    expect!(driver, cuFuncGetModule(&raw mut module, as_function) => CUDA_ERROR_INVALID_HANDLE);
+    expect!(driver, cuFuncGetParamInfo(as_function, 0, &raw mut offset, &raw mut size) => CUDA_ERROR_INVALID_HANDLE);
+    expect!(driver, cuFuncLoad(as_function) => CUDA_ERROR_INVALID_HANDLE);
+    ok!(driver, cuOccupancyMaxActiveBlocksPerMultiprocessor(&raw mut value, as_function, 128, 0));
+    ensure!(value > 0, "none of it fits");
+    let words = gpu.zeros(1)?;
+    gpu.launch(as_function, 1, NULL_STREAM, &[&words, &6_u32, &1_u32])?;
+    ensure!(gpu.read(words, 1)? == [6], "the kernel left another word");
+
+    let of_kernel = function(driver, fill)?;
+    let [of_module] = gpu.kernels([c"fill"])?;
+    for function in [of_kernel, of_module] {
+        let as_kernel = CUkernel(function.0.cast());
+        let (mut library, mut again) = (CUlibrary(null_mut()), CUfunction(null_mut()));
+        expect!(driver, cuKernelGetName(&raw mut name, as_kernel) => CUDA_ERROR_INVALID_HANDLE);
+        expect!(driver, cuKernelGetAttribute(&raw mut value, most, as_kernel, gpu.device) => CUDA_ERROR_INVALID_HANDLE);
+        expect!(driver, cuKernelGetLibrary(&raw mut library, as_kernel) => CUDA_ERROR_INVALID_HANDLE);
+        expect!(driver, cuKernelGetFunction(&raw mut again, as_kernel) => CUDA_ERROR_INVALID_HANDLE);
+    }
     Ok(())
 }
 
