@@ -3,9 +3,12 @@
 //! A few *persistent* blocks are launched, as many as the GPU holds or fewer. Each of them runs blocks of the original
 //! until there are no more:
 //!
-//! 1. One thread looks at the flags. If one asks to give way, that is the answer; otherwise it takes the next number
+//! 1. One thread looks whether to give way. If so, that is the answer; otherwise it takes the next number
 //!    from the counter, by an atomic addition. So every number is taken by exactly one persistent block, in ascending
 //!    order, and none is taken and not run: a block that was begun is run to its end.
+//!    The flags lie in the host's memory, and a GPU makes one journey there after the other: a microsecond each, for all SMs together.
+//!    So one thread at a time looks at them, and tells the others by a word beside the counter, which lies in the GPU's own memory.
+//!    Who comes while somebody looks goes on with another block.
 //! 2. It puts the answer into shared memory, and all threads meet at a barrier and read it. An answer behind the last
 //!    block (giving way is one) ends the persistent block.
 //! 3. Threads work the position out of the number ([`position`](super::position)) and run the original's code, up to
@@ -66,8 +69,10 @@ pub(super) fn version(
     position.declare(&work, &mut code);
     code.push(label(end.label()));
     code.extend(preemption.waits.instructions().map(|wait| line(wait.to_string())));
-    code.extend(lines(ASK, prefix));
-    code.push(label(format!("{prefix}_asked")));
+    for (part, end) in [(ASK, "take"), (TAKE, "told"), (TELL, "asked")] {
+        code.extend(lines(part, prefix));
+        code.push(label(format!("{prefix}_{end}")));
+    }
     end.meet(preemption.independent, &mut code);
     code.extend(lines(ANSWERED, prefix));
     position.place(&format!("{prefix}_block"), &mut code);
@@ -82,7 +87,7 @@ pub(super) fn version(
 const DECLARATIONS: &str = "\
 .shared .align 16 .b8 $answers[128];
 .reg .b32 $place, $block, $blocks, $word<4>, $bits, $tid;
-.reg .b64 $from;
+.reg .b64 $from, $counter;
 .reg .pred $over, $other, $stop, $given;
 mov.u32 $place, $answers;
 ld.param.u32 $blocks, [$work+12];
@@ -94,11 +99,18 @@ or.b32 $bits, $bits, $tid;
 setp.ne.u32 $other, $bits, 0;";
 const _: () = assert!(SHARED_SIZE == 128);
 
-/// The first thread's part: the answer is the next number, or one behind all of them. Volatile is relaxed and of system scope: the
-/// host and other processes write to the flags. All of them are on their way before one is looked at: they lie in the
-/// host's memory, and one journey there is what a block can afford.
+/// The first thread's part: the answer is one behind all numbers if somebody has seen that it is to give way, or nobody looks and it
+/// sees that itself. Volatile is relaxed and of system scope: the host and other processes write to the flags. All of them are on their
+/// way before one is looked at. The word beside the counter is 1 while somebody looks, and 2 in it from when it was seen.
 const ASK: &str = "\
 @$other bra $asked;
+mov.u32 $block, -1;
+ld.param.u64 $counter, [$work+16];
+atom.global.or.b32 $bits, [$counter+4], 1;
+setp.gt.u32 $stop, $bits, 1;
+@$stop bra $told;
+setp.ne.u32 $given, $bits, 0;
+@$given bra $take;
 ld.param.u64 $from, [$work+24];
 setp.ne.u64 $given, $from, 0;
 mov.u32 $word0, 0;
@@ -121,9 +133,15 @@ or.b32 $word0, $word0, $word2;
 or.b32 $word0, $word0, $word3;
 and.b32 $bits, $bits, $word0;
 setp.ne.u32 $stop, $bits, 0;
-mov.u32 $block, -1;
-ld.param.u64 $from, [$work+16];
-@!$stop atom.global.add.u32 $block, [$from], 1;
+selp.u32 $bits, 2, 0, $stop;
+st.volatile.global.u32 [$counter+4], $bits;
+@$stop bra $told;";
+
+/// The next number.
+const TAKE: &str = "\
+atom.global.add.u32 $block, [$counter], 1;";
+
+const TELL: &str = "\
 st.volatile.shared.u32 [$place], $block;";
 
 /// Behind the barrier: the answer, and the place of the next one.

@@ -11,7 +11,7 @@ use core::ffi::{c_uint, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use detshare_board::StepPage;
-use detshare_cuda::types::{CUdeviceptr, CUdeviceptr_v2, CUevent, CUevent_flags, CUresult};
+use detshare_cuda::types::{CUdeviceptr, CUdeviceptr_v2, CUevent, CUevent_flags, CUresult, CUstream};
 
 /// Launches in parts that can be under way at once.
 const CONTROLS: usize = 64;
@@ -169,7 +169,17 @@ impl Control {
         unsafe { &(*self.controls.words)[self.number] }
     }
 
-    /// Device address of the counter.
+    /// Before a launch: nobody has seen that it is to give way; of the first one the counter is 0 too.
+    pub(super) fn reset(&self, is_first: bool, at: CUstream) {
+        let CUdeviceptr_v2(counter) = self.counter();
+        if is_first {
+            cu!(cuMemsetD32Async(CUdeviceptr_v2(counter), 0, 2, at));
+        } else {
+            cu!(cuMemsetD32Async(CUdeviceptr_v2(counter + size_of::<u32>() as u64), 0, 1, at));
+        }
+    }
+
+    /// Device address of the counter, and of the word behind it by which a kernel's blocks tell each other to give way.
     pub(super) fn counter(&self) -> CUdeviceptr {
         CUdeviceptr_v2(self.controls.counters + (self.number * APART) as u64)
     }

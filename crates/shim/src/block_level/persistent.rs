@@ -85,9 +85,7 @@ impl Job<'_> {
             let mut is_marked = false;
             let put_in = clock::now();
             let code = self.put_in(&mut state, lane, |at| {
-                if is_first {
-                    cu!(cuMemsetD32Async(control.counter(), 0, 1, at));
-                }
+                control.reset(is_first, at);
                 if conduct.plan.is_some() {
                     cu!(cuEventRecord(start, at));
                 }
@@ -221,6 +219,7 @@ impl Job<'_> {
         let mut state = self.request.logical.lock();
         let lane = state.lane();
         self.put_in(&mut state, lane, |at| {
+            control.reset(false, at);
             let code = arguments.launch(function, conduct.at_once, self.request.shape, at);
             cu!(cuEventRecord(end, at));
             code

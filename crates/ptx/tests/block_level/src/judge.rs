@@ -7,7 +7,7 @@
 use crate::counting::COUNTS;
 use crate::gpu::{FLAGS, Gpu};
 use crate::launch::Launch;
-use crate::stage::{Contents, Stage, Turn, difference};
+use crate::stage::{Contents, GIVE_WAY, NOBODY_LOOKS, SOMEBODY_LOOKS, Stage, Turn, difference};
 use crate::subject::Subject;
 use crate::worker::doing;
 use anyhow::{Result, bail, ensure};
@@ -167,7 +167,7 @@ fn preempted(
     let blocks = stage.launch.blocks();
     let mut whole = Duration::ZERO;
     if effort == Effort::Full {
-        held(stage, version)?;
+        held(stage, version, right)?;
         for width in [1, 1 + random.below(blocks), blocks + 1 + random.below(3)] {
             stage.reset()?;
             let mut turns = Vec::new();
@@ -224,22 +224,33 @@ fn compare(right: &Contents, other: &Contents, way: impl Fn() -> String) -> Resu
     }
 }
 
-/// With a flag that is set from the start nothing runs, whichever flag it is.
-fn held(stage: &Stage<'_>, version: &Version) -> Result<()> {
+/// With a flag that is set from the start one persistent block runs nothing, whichever flag it is, and tells the others. Those run
+/// nothing either, however many they are. While somebody else looks, nobody does, and all of it runs.
+fn held(stage: &Stage<'_>, version: &Version, right: &Contents) -> Result<()> {
+    const MASK: u32 = 0b1100;
+    let kernel = stage.version(version, size_of::<Persistent>())?;
+    let flags = std::array::from_fn(|index| stage.gpu.flag_address(index));
     stage.reset()?;
     let before = stage.contents()?;
-    let kernel = stage.version(version, size_of::<Persistent>())?;
+    let runs_nothing = |width, seen, why: &str| {
+        stage.start(kernel, Turn { width, flags, mask: MASK, seen })?;
+        let (next, after) = stage.counter_and_contents()?;
+        ensure!(next == 0, "block {next} was begun although {why}");
+        compare(&before, &after, || format!("nothing was to run: {why}"))
+    };
     for flag in 0..FLAGS {
         let mut words = [0; FLAGS];
         words[flag] = 0b1010;
         stage.gpu.set_flags(words);
-        let flags = std::array::from_fn(|index| stage.gpu.flag_address(index));
-        stage.start(kernel, Turn { width: 2, flags, mask: 0b1100 })?;
-        let (next, after) = stage.counter_and_contents()?;
-        ensure!(next == 0, "block {next} was begun although flag {flag} was set");
-        compare(&before, &after, || format!("nothing was to run, flag {flag} was set"))?;
+        runs_nothing(1, NOBODY_LOOKS, &format!("flag {flag} was set"))?;
+        let seen = stage.gpu.read_word(stage.seen())?;
+        ensure!(seen & GIVE_WAY != 0, "flag {flag} was set, and others are told {seen}");
     }
-    Ok(())
+    stage.gpu.set_flags([0; FLAGS]);
+    runs_nothing(1 + stage.launch.blocks(), GIVE_WAY, "somebody has seen that it is to give way")?;
+    stage.gpu.set_flags([u32::MAX; FLAGS]);
+    stage.start(kernel, Turn { width: 1, flags, mask: MASK, seen: SOMEBODY_LOOKS })?;
+    compare(right, &stage.contents()?, || "while somebody else looks".to_string())
 }
 
 /// Runs the version once with so many persistent blocks, until the counter has a bit of the mask; `must_reach` is where
@@ -260,7 +271,7 @@ fn turn(
     let mut flags = std::array::from_fn(|index| if random.percent(25) { 0 } else { stage.gpu.flag_address(index) });
     flags[random.index(FLAGS)] = stage.next;
     doing(&format!("preempted, {from} to {must_reach} by {width} persistent blocks"))?;
-    stage.start(kernel, Turn { width, flags, mask })?;
+    stage.start(kernel, Turn { width, flags, mask, seen: NOBODY_LOOKS })?;
     let to = stage.gpu.read_word(stage.next)?;
     turns.push((width, from, to));
     // Several persistent blocks may have looked already, and carry the counter past the bit.
@@ -319,7 +330,7 @@ fn stop_suddenly(
         let wait = whole.mul_f64(f64::from(random.below(100)) / 100.0);
         doing(&format!("preempted suddenly, from {from} by {width} persistent blocks"))?;
         let started = Instant::now();
-        stage.start(kernel, Turn { width, flags, mask: 1 })?;
+        stage.start(kernel, Turn { width, flags, mask: 1, seen: NOBODY_LOOKS })?;
         if attempt < DISTURBED {
             while started.elapsed() < wait {
                 std::hint::spin_loop();

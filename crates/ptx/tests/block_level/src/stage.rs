@@ -10,7 +10,7 @@ use detshare_ptx::block_level::{Persistent, Slice, Version};
 /// Everything that a kernel may have written, with names for messages.
 pub(crate) type Contents = Vec<(String, Vec<u8>)>;
 
-const COUNTER_BYTES: usize = 4;
+const COUNTER_BYTES: usize = 8;
 
 /// A launch and its memory.
 pub(crate) struct Stage<'s> {
@@ -30,7 +30,14 @@ pub(crate) struct Turn {
     pub(crate) width: u32,
     pub(crate) flags: [u64; FLAGS],
     pub(crate) mask: u32,
+    /// What its blocks find as what others of them have seen: [`NOBODY_LOOKS`] where it is launched as it should be.
+    pub(crate) seen: u32,
 }
+
+/// The word by which persistent blocks tell each other to give way.
+pub(crate) const NOBODY_LOOKS: u32 = 0;
+pub(crate) const SOMEBODY_LOOKS: u32 = 1;
+pub(crate) const GIVE_WAY: u32 = 2;
 
 impl<'s> Stage<'s> {
     pub(crate) fn new(gpu: &'s Gpu, subject: &'s Subject, launch: &'s Launch) -> Result<Self> {
@@ -59,7 +66,12 @@ impl<'s> Stage<'s> {
         for variable in &self.subject.variables {
             self.gpu.write(variable.address, &variable.initial)?;
         }
-        self.gpu.write(self.next, &0u32.to_le_bytes())
+        self.gpu.write(self.next, &[0; COUNTER_BYTES])
+    }
+
+    /// Where its blocks tell each other to give way.
+    pub(crate) fn seen(&self) -> u64 {
+        self.next + size_of::<u32>() as u64
     }
 
     /// Memory and variables as they are when all that was started is over.
@@ -120,6 +132,7 @@ impl<'s> Stage<'s> {
             mask: turn.mask,
             _pad: 0,
         };
+        self.gpu.write(self.seen(), &turn.seen.to_le_bytes())?;
         let mut bytes = work.grid.map(u32::to_le_bytes).concat();
         bytes.extend(work.blocks.to_le_bytes());
         bytes.extend(work.next.to_le_bytes());
