@@ -12,6 +12,8 @@ pub const TURNAROUND_NS: u64 = 32_000;
 pub const MOST_SLOWDOWN: u64 = 20;
 /// How often each version is measured before it is judged.
 pub const TRIES: u32 = 3;
+/// One that took so many times as long as the original is not tried again: however slow a first launch is, it is not that.
+pub const HOPELESS: u64 = 3;
 /// Slices that are in the GPU's queue at once, so that it never waits for the host.
 pub const SLICES_IN_FLIGHT: u64 = 2;
 /// In what time half of it is forgotten by how much a version gave way later than its blocks say. Something happened once to one
@@ -148,6 +150,10 @@ impl Measured {
     const fn is_judged(&self) -> bool {
         self.times >= TRIES && self.took_ns != 0
     }
+
+    const fn is_hopeless(&self, original_ns: u64) -> bool {
+        self.times > 0 && self.took_ns / HOPELESS >= original_ns
+    }
 }
 
 /// What is known of persistent blocks that have ended, in nanoseconds of the host's clock but for what they ran.
@@ -249,7 +255,8 @@ pub fn choose(extent: &Extent, measured: &[Measured; COUNT], limit_ns: u64, now_
         return (ORIGINAL, Because::Short);
     }
     let applying = || (0..COUNT).filter(|number| extent.applies(VERSIONS[*number]));
-    if let Some(number) = applying().find(|number| !measured[*number].is_judged()) {
+    let is_known = |it: &Measured| it.is_judged() || it.is_hopeless(original.took_ns);
+    if let Some(number) = applying().find(|number| !is_known(&measured[*number])) {
         return (number, Because::Trying);
     }
     let slowest = original.took_ns.saturating_add(original.took_ns / 100 * MOST_SLOWDOWN);
@@ -286,6 +293,27 @@ mod tests {
             measured[ORIGINAL].note(20_000);
         }
         assert_eq!(choose(&EXTENT, &measured, TURNAROUND_NS, 0), (ORIGINAL, Because::Short));
+    }
+
+    #[test]
+    fn what_is_far_too_slow_is_tried_once() {
+        let mut measured = [Measured::default(); COUNT];
+        let mut tried = [0; COUNT];
+        loop {
+            let (number, because) = choose(&EXTENT, &measured, TURNAROUND_NS, 0);
+            if ![Because::Unmeasured, Because::Trying].contains(&because) {
+                assert_eq!(VERSIONS[number], Version::Slices { waves: 1 }, "{because:?}");
+                break;
+            }
+            tried[number] += 1;
+            let is_slow = matches!(VERSIONS[number], Version::Preemptible { .. });
+            measured[number].note(if is_slow { 40 * MS } else { 4 * MS });
+        }
+        let expected = |version| match version {
+            Version::Preemptible { .. } => u32::from(EXTENT.applies(version)),
+            Version::Original | Version::Slices { .. } => TRIES,
+        };
+        assert_eq!(tried, VERSIONS.map(expected));
     }
 
     #[test]
