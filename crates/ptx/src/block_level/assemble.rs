@@ -2,7 +2,7 @@
 
 use super::borrow::Slots;
 use super::names::Names;
-use super::position::{Needs, Position};
+use super::position::{Needs, Origin, Position};
 use crate::ScalarType;
 use crate::ast::{Declarator, Function, FunctionKind, Instruction, Linkage, Operand, Space, Span, Statement, Variable};
 use std::collections::HashMap;
@@ -25,8 +25,9 @@ pub(super) fn keep(_: &Instruction, _: &mut Vec<Statement>) -> bool {
 }
 
 impl<'m, 'p> Assembler<'m, 'p> {
+    /// A function's; a kernel's has another origin.
     pub(super) fn position(&self, needs: Needs) -> Position<'p> {
-        Position { prefix: self.prefix, needs }
+        Position { prefix: self.prefix, needs, origin: Origin::Parameters }
     }
 
     /// What a function or kernel needs.
@@ -85,9 +86,9 @@ impl<'m, 'p> Assembler<'m, 'p> {
                         continue;
                     }
                     let mut instruction = instruction.clone();
-                    self.pass_position(&mut instruction);
+                    let passed = self.pass_position(&mut instruction);
                     self.slots.replace(&mut instruction, self.names, addresses, &mut code);
-                    position.replace(instruction, &mut code);
+                    position.replace(instruction, passed, &mut code);
                 }
                 Statement::Block(inner) => {
                     code.push(Statement::Block(self.statements(inner, position, edit, addresses)));
@@ -100,17 +101,19 @@ impl<'m, 'p> Assembler<'m, 'p> {
         code
     }
 
-    /// Adds the position to a call's arguments.
-    fn pass_position(&self, call: &mut Instruction) {
-        let Some((callee, name)) = call.callee() else { return };
-        let arguments: Vec<_> = self.position(self.needs_of(name)).registers().map(Operand::Name).collect();
-        if arguments.is_empty() {
-            return;
+    /// Adds the position to a call's arguments; what was added.
+    fn pass_position(&self, call: &mut Instruction) -> Needs {
+        let Some((callee, name)) = call.callee() else { return Needs::default() };
+        let needs = self.needs_of(name);
+        if needs.is_empty() {
+            return needs;
         }
+        let arguments = self.position(needs).registers().map(Operand::Name).collect();
         match call.operands.get_mut(callee + 1) {
-            Some(Operand::List(list)) => list.extend(arguments),
+            Some(Operand::List(list)) => list.extend::<Vec<_>>(arguments),
             _ => call.operands.insert(callee + 1, Operand::List(arguments)),
         }
+        needs
     }
 }
 
