@@ -86,9 +86,10 @@ impl<'m, 'p> Assembler<'m, 'p> {
                         continue;
                     }
                     let mut instruction = instruction.clone();
-                    let passed = self.pass_position(&mut instruction);
+                    let needs = self.reads(&instruction);
+                    self.pass_position(&mut instruction);
                     self.slots.replace(&mut instruction, self.names, addresses, &mut code);
-                    position.replace(instruction, passed, &mut code);
+                    position.replace(instruction, needs, &mut code);
                 }
                 Statement::Block(inner) => {
                     code.push(Statement::Block(self.statements(inner, position, edit, addresses)));
@@ -101,19 +102,23 @@ impl<'m, 'p> Assembler<'m, 'p> {
         code
     }
 
-    /// Adds the position to a call's arguments; what was added.
-    fn pass_position(&self, call: &mut Instruction) -> Needs {
-        let Some((callee, name)) = call.callee() else { return Needs::default() };
-        let needs = self.needs_of(name);
-        if needs.is_empty() {
-            return needs;
+    /// What of the position an instruction reads, for itself or for a function that it calls.
+    pub(super) fn reads(&self, instruction: &Instruction) -> Needs {
+        let passed = instruction.callee().map_or(Needs::default(), |(_, name)| self.needs_of(name));
+        Needs::of(instruction).and(passed)
+    }
+
+    /// Adds the position to a call's arguments.
+    fn pass_position(&self, call: &mut Instruction) {
+        let Some((callee, name)) = call.callee() else { return };
+        let arguments: Vec<_> = self.position(self.needs_of(name)).registers().map(Operand::Name).collect();
+        if arguments.is_empty() {
+            return;
         }
-        let arguments = self.position(needs).registers().map(Operand::Name).collect();
         match call.operands.get_mut(callee + 1) {
-            Some(Operand::List(list)) => list.extend::<Vec<_>>(arguments),
+            Some(Operand::List(list)) => list.extend(arguments),
             _ => call.operands.insert(callee + 1, Operand::List(arguments)),
         }
-        needs
     }
 }
 

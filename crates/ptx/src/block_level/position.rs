@@ -15,7 +15,6 @@ use super::operands::register_of;
 use super::{Division, Divisor, Persistent, Slice};
 use crate::ast::{Directive, Instruction, Label, Operand, Span, Statement};
 use core::mem::offset_of;
-use core::ops::Range;
 use std::collections::HashMap;
 
 /// The components that have a value of their own; the fourth is always 0.
@@ -91,14 +90,15 @@ pub(super) fn label(name: String) -> Statement {
 
 /// Where a block's position comes from.
 #[derive(Clone, Copy)]
-pub(super) enum Origin<'p> {
+pub(super) enum Origin {
     /// A function's parameters.
     Parameters,
     /// The number of a slice's first block, and which of the slice's blocks it is.
     Slice,
-    /// The answer in shared memory, which is the block's number. It is read again each time, but for what runs again and again: the
-    /// compiler would not take that out of a loop in which shared memory is written.
-    Answer { loops: &'p [Range<u32>] },
+    /// The answer that the block was given, its number. It is in shared memory, and is read there again each time, unless it `is_kept`:
+    /// each thread has it in a register, too, where something reads the position again and again. The compiler takes no reading of memory
+    /// out of a loop in which memory is written, and what keeps a register anyway need not read memory.
+    Answer { is_kept: bool },
 }
 
 /// Where the `first` of a [`Slice`](super::Slice) lies, and the division of each kind of extra parameter. Both begin with the grid.
@@ -121,7 +121,7 @@ const SHIFT: u32 = 4;
 pub(super) struct Position<'p> {
     pub(super) prefix: &'p str,
     pub(super) needs: Needs,
-    pub(super) origin: Origin<'p>,
+    pub(super) origin: Origin,
 }
 
 impl Position<'_> {
@@ -144,9 +144,8 @@ impl Position<'_> {
         }
     }
 
-    /// The instruction with the registers in place of the special ones. `passed`: what it hands on to a function.
-    pub(super) fn replace(self, instruction: Instruction, passed: Needs, code: &mut Vec<Statement>) {
-        let needs = Needs::of(&instruction).and(passed);
+    /// The instruction with the registers in place of the special ones; `needs` are those that it reads or hands on.
+    pub(super) fn replace(self, instruction: Instruction, needs: Needs, code: &mut Vec<Statement>) {
         if needs.is_empty() {
             code.push(Statement::Instruction(instruction));
             return;
@@ -154,10 +153,8 @@ impl Position<'_> {
         let number = match self.origin {
             Origin::Parameters => return self.rename(instruction, code),
             Origin::Slice => SLICED_NUMBER,
-            Origin::Answer { loops } => {
-                let is_repeated = loops.iter().any(|it| it.contains(&instruction.span.start));
-                if is_repeated { REPEATED_NUMBER } else { ANSWERED_NUMBER }
-            }
+            Origin::Answer { is_kept: false } => ANSWERED_NUMBER,
+            Origin::Answer { is_kept: true } => KEPT_NUMBER,
         };
         let mut scope = Vec::new();
         Position { needs, ..self }.fill(number, &mut scope);
@@ -172,7 +169,7 @@ impl Position<'_> {
         for (name, index) in self.needs.names() {
             add(&format!(".reg .b32 ${name};"));
             if name.starts_with("nctaid") {
-                add(&format!("ld.param.u32 ${name}, [$work+{}];", 4 * index));
+                add(&format!("ld.param.u32 ${name}, {};", size_at(index)));
             }
         }
         let [x, y, z] = [0, 1, 2].map(|component| self.needs.has_position(component));
@@ -259,8 +256,13 @@ const ANSWERED_NUMBER: &str = "\
 xor.b32 $number, $place, 4;
 ld.shared.u32 $number, [$number];";
 
-/// The same, as each thread has it.
-const REPEATED_NUMBER: &str = "mov.u32 $number, $block;";
+/// The same, as each thread keeps it.
+const KEPT_NUMBER: &str = "mov.u32 $number, $block;";
+
+/// Where the extra parameter has the grid's size in that dimension.
+fn size_at(dimension: usize) -> String {
+    if dimension == 0 { "[$work]".to_string() } else { format!("[$work+{}]", 4 * dimension) }
+}
 
 /// A number divided by what the divisor at that place of the extra parameter is for.
 fn quotient(to: &str, from: &str, divisor: u32) -> String {
@@ -276,35 +278,50 @@ cvt.u32.u64 ${to}, $product;"
 }
 
 /// What is left of a number that was divided by the grid's size in that dimension.
-fn remainder(to: &str, from: &str, quotient: &str, dimension: u32) -> String {
-    let size = 4 * dimension;
+fn remainder(to: &str, from: &str, quotient: &str, dimension: usize) -> String {
+    let size = size_at(dimension);
     format!(
         "\
-ld.param.u32 $before, [$work+{size}];
+ld.param.u32 $before, {size};
 mul.lo.u32 $before, ${quotient}, $before;
 sub.u32 ${to}, ${from}, $before;"
     )
 }
 
-/// Where something runs again and again: from a label to what goes back to it.
-pub(super) fn loops(body: &[Statement]) -> Vec<Range<u32>> {
-    let (mut labels, mut loops) = (HashMap::new(), Vec::new());
-    find_loops(body, &mut labels, &mut loops);
-    loops
+/// Whether one of those instructions runs again and again: whether it stands between a label and what goes back there. What goes back
+/// in other ways is not looked for: that would cost time, but no result.
+pub(super) fn is_in_loop(body: &[Statement], counts: &dyn Fn(&Instruction) -> bool) -> bool {
+    let mut search = Search { counts, labels: HashMap::new(), last: None };
+    search.finds(body)
 }
 
-fn find_loops<'m>(body: &'m [Statement], labels: &mut HashMap<&'m str, u32>, loops: &mut Vec<Range<u32>>) {
-    for statement in body {
-        match statement {
+struct Search<'s, 'm> {
+    counts: &'s dyn Fn(&Instruction) -> bool,
+    labels: HashMap<&'m str, u32>,
+    /// Where the last of them stands.
+    last: Option<u32>,
+}
+
+impl<'m> Search<'_, 'm> {
+    fn finds(&mut self, body: &'m [Statement]) -> bool {
+        body.iter().any(|statement| match statement {
             Statement::Label(label) => {
-                labels.insert(&label.name, label.span.start);
+                self.labels.insert(&label.name, label.span.start);
+                false
             }
-            Statement::Instruction(instruction) if instruction.opcode == "bra" => {
-                let Some(Operand::Name(target)) = instruction.operands.first() else { continue };
-                loops.extend(labels.get(target.as_str()).map(|begin| *begin..instruction.span.end));
+            Statement::Instruction(instruction) => {
+                if (self.counts)(instruction) {
+                    self.last = Some(instruction.span.start);
+                }
+                match instruction.operands.first() {
+                    Some(Operand::Name(target)) if instruction.opcode == "bra" => {
+                        self.labels.get(target.as_str()).is_some_and(|begin| self.last >= Some(*begin))
+                    }
+                    _ => false,
+                }
             }
-            Statement::Block(inner) => find_loops(inner, labels, loops),
-            _ => {}
-        }
+            Statement::Block(inner) => self.finds(inner),
+            _ => false,
+        })
     }
 }

@@ -26,7 +26,7 @@ use super::assemble::Assembler;
 use super::checks::barriers::Plan;
 use super::checks::leftovers::Waits;
 use super::one_exit::CommonEnd;
-use super::position::{Origin, Position, label, line, lines, loops};
+use super::position::{Origin, Position, is_in_loop, label, line, lines};
 use crate::ast::{Function, Statement};
 use core::mem::offset_of;
 
@@ -60,8 +60,8 @@ pub(super) fn version(
     let prefix = assembler.prefix;
     let end = CommonEnd { prefix, plan: preemption.plan };
     let mut kernel = assembler.kernel(original, "preemptible", WORK_SIZE);
-    let origin = Origin::Answer { loops: &loops(body) };
-    let position = Position { origin, ..assembler.position(assembler.needs_of(&original.name)) };
+    let is_kept = is_in_loop(body, &|instruction| !assembler.reads(instruction).is_empty());
+    let position = Position { origin: Origin::Answer { is_kept }, ..assembler.position(assembler.needs_of(&original.name)) };
     let mut code: Vec<Statement> = lines(DECLARATIONS, prefix).collect();
     end.declare(&mut code);
     code.push(label(end.label()));
