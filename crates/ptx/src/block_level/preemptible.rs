@@ -61,7 +61,8 @@ pub(super) fn version(
     let end = CommonEnd { prefix, plan: preemption.plan };
     let mut kernel = assembler.kernel(original, "preemptible", WORK_SIZE);
     let is_kept = is_in_loop(body, &|instruction| !assembler.reads(instruction).is_empty());
-    let position = Position { origin: Origin::Answer { is_kept }, ..assembler.position(assembler.needs_of(&original.name)) };
+    let position =
+        Position { origin: Origin::Answer { is_kept }, ..assembler.position(assembler.needs_of(&original.name)) };
     let mut code: Vec<Statement> = lines(DECLARATIONS, prefix).collect();
     end.declare(&mut code);
     code.push(label(end.label()));
