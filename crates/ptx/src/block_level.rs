@@ -54,6 +54,7 @@ mod assemble;
 mod borrow;
 mod checks;
 mod code;
+mod division;
 mod flow;
 mod loops;
 mod names;
@@ -67,6 +68,7 @@ mod program;
 mod refusal;
 mod sliced;
 
+pub use division::{Division, Divisor};
 pub use refusal::{Refusal, RefusalKind};
 
 use crate::ast::Module;
@@ -123,8 +125,10 @@ pub struct Version {
 pub struct Slice {
     /// The original's grid.
     pub grid: [u32; 3],
-    /// The number of the slice's first block.
+    /// The number of the slice's first block. All numbers are below 2³¹.
     pub first: u32,
+    /// How they are divided.
+    pub division: Division,
 }
 
 /// The extra parameter of a preemptible version. It is launched with a one-dimensional grid of any number of blocks,
@@ -146,6 +150,8 @@ pub struct Persistent {
     pub mask: u32,
     /// Nothing.
     pub _pad: u32,
+    /// How the blocks' numbers, all below 2³¹, are divided.
+    pub division: Division,
 }
 
 /// Rewrites every kernel of a module that can be. `source` is what it was parsed from, for line numbers.

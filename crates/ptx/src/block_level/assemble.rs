@@ -2,7 +2,7 @@
 
 use super::borrow::Slots;
 use super::names::Names;
-use super::position::{Needs, Position};
+use super::position::{Needs, Origin, Position};
 use crate::ScalarType;
 use crate::ast::{Declarator, Function, FunctionKind, Instruction, Linkage, Operand, Space, Span, Statement, Variable};
 use std::collections::HashMap;
@@ -25,8 +25,9 @@ pub(super) fn keep(_: &Instruction, _: &mut Vec<Statement>) -> bool {
 }
 
 impl<'m, 'p> Assembler<'m, 'p> {
+    /// A function's; a kernel's has another origin.
     pub(super) fn position(&self, needs: Needs) -> Position<'p> {
-        Position { prefix: self.prefix, needs }
+        Position { prefix: self.prefix, needs, origin: Origin::Parameters }
     }
 
     /// What a function or kernel needs.
@@ -85,9 +86,10 @@ impl<'m, 'p> Assembler<'m, 'p> {
                         continue;
                     }
                     let mut instruction = instruction.clone();
+                    let needs = self.reads(&instruction);
                     self.pass_position(&mut instruction);
                     self.slots.replace(&mut instruction, self.names, addresses, &mut code);
-                    position.replace(instruction, &mut code);
+                    position.replace(instruction, needs, &mut code);
                 }
                 Statement::Block(inner) => {
                     code.push(Statement::Block(self.statements(inner, position, edit, addresses)));
@@ -98,6 +100,12 @@ impl<'m, 'p> Assembler<'m, 'p> {
             }
         }
         code
+    }
+
+    /// What of the position an instruction reads, for itself or for a function that it calls.
+    pub(super) fn reads(&self, instruction: &Instruction) -> Needs {
+        let passed = instruction.callee().map_or(Needs::default(), |(_, name)| self.needs_of(name));
+        Needs::of(instruction).and(passed)
     }
 
     /// Adds the position to a call's arguments.

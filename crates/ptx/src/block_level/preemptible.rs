@@ -11,13 +11,13 @@
 //!    Who comes while somebody looks goes on with another block.
 //! 2. It puts the answer into shared memory, and all threads meet at a barrier and read it. An answer behind the last
 //!    block (giving way is one) ends the persistent block.
-//! 3. Threads work the position out of the number ([`position`](super::position)) and run the original's code, up to
+//! 3. Threads run the original's code, which works the position out of the number ([`position`](super::position)), up to
 //!    the common end ([`one_exit`](super::one_exit)), from where they go on with 1.
 //!
 //! One barrier for each block is enough, because answers have two places in turn. Threads read place A after the
 //! barrier that all of them came to with the previous block behind them; so nobody uses that block's shared memory any
 //! more. The thread that asks may be far ahead and write the next answer while others still read this one: that goes
-//! to place B. It cannot come to write to A again before the next barrier, which all reach after having read A.
+//! to place B. It cannot come to write to A again before the next barrier, which all reach after having read A, as often as they do.
 //!
 //! Kept are the parameters, properties, the order of instructions within each thread, and what threads of a block may
 //! expect of each other. A block finds the registers, local and shared memory of the one before, where the original
@@ -29,12 +29,12 @@ use super::assemble::Assembler;
 use super::checks::barriers::Plan;
 use super::checks::leftovers::Waits;
 use super::one_exit::CommonEnd;
-use super::position::{label, line, lines};
+use super::position::{Origin, Position, is_in_loop, label, line, lines};
 use crate::ast::{Function, Statement};
 use core::mem::offset_of;
 
 /// Bytes of [`Persistent`], and where its parts lie in the texts below.
-pub(super) const WORK_SIZE: u32 = 64;
+pub(super) const WORK_SIZE: u32 = 80;
 const _: () = {
     assert!(size_of::<Persistent>() == WORK_SIZE as usize && offset_of!(Persistent, blocks) == 12);
     assert!(
@@ -60,13 +60,14 @@ pub(super) fn version(
     preemption: &Preemption,
     assembler: &mut Assembler<'_, '_>,
 ) -> Function {
-    let (prefix, work) = (assembler.prefix, assembler.work());
+    let prefix = assembler.prefix;
     let end = CommonEnd { prefix, plan: preemption.plan };
     let mut kernel = assembler.kernel(original, "preemptible", WORK_SIZE);
-    let position = assembler.position(assembler.needs_of(&original.name));
+    let is_kept = is_in_loop(body, &|instruction| !assembler.reads(instruction).is_empty());
+    let position =
+        Position { origin: Origin::Answer { is_kept }, ..assembler.position(assembler.needs_of(&original.name)) };
     let mut code: Vec<Statement> = lines(DECLARATIONS, prefix).collect();
     end.declare(&mut code);
-    position.declare(&work, &mut code);
     code.push(label(end.label()));
     code.extend(preemption.waits.instructions().map(|wait| line(wait.to_string())));
     for (part, end) in [(ASK, "take"), (TAKE, "told"), (TELL, "asked")] {
@@ -75,7 +76,6 @@ pub(super) fn version(
     }
     end.meet(preemption.independent, &mut code);
     code.extend(lines(ANSWERED, prefix));
-    position.place(&format!("{prefix}_block"), &mut code);
     code.extend(assembler.body(body, position, &|instruction, code| end.edit(instruction, code)));
     // A body may end without a `ret`.
     code.push(line(format!("bra {};", end.label())));

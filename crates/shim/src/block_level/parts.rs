@@ -34,7 +34,7 @@ use core::time::Duration;
 use detshare_board::clock;
 use detshare_cuda::types::{CUfunction, CUresult, CUstream};
 use detshare_policy::block_level::Version;
-use detshare_ptx::block_level::Slice;
+use detshare_ptx::block_level::{Division, Slice};
 use std::sync::MutexGuard;
 
 /// After a wait in vain for what is before it the next so many launches in that stream do not wait.
@@ -205,6 +205,8 @@ impl<'a> Job<'a> {
         let Launchable { function, work_offset, .. } = self.versions.sliced(self.request.shape)?;
         let mut arguments =
             Packed::new(self.request.arguments, self.versions.layout()?, work_offset, size_of::<Slice>())?;
+        let grid = self.request.shape.grid;
+        let division = Division::of(grid);
         let control = self.controls.take()?;
         let [end, start, other] = control.events();
         let ends = [end, other];
@@ -217,7 +219,7 @@ impl<'a> Job<'a> {
             let most = if has_waited { conduct.at_once } else { u32::MAX };
             let most = most.min(self.blocks - first);
             let count = conduct.forced.map_or(most, |forced| forced.slice(most)).clamp(1, self.blocks - first);
-            arguments.set(&Slice { grid: self.request.shape.grid, first });
+            arguments.set(&Slice { grid, first, division });
             let code = self.put_in(&mut state, lane, |at| {
                 if conduct.is_measured && first == 0 {
                     cu!(cuEventRecord(start, at));

@@ -22,7 +22,7 @@ use core::time::Duration;
 use detshare_board::{SLOTS, clock};
 use detshare_cuda::types::{CUfunction, CUresult};
 use detshare_policy::block_level::Ended;
-use detshare_ptx::block_level::Persistent;
+use detshare_ptx::block_level::{Division, Persistent};
 
 /// Once it may run, it runs for so long at least, whatever happens meanwhile.
 const LEAST_NS: u64 = 1_000_000;
@@ -71,6 +71,7 @@ impl Job<'_> {
             flags: [control.flag(), 0, 0, 0],
             mask: STOP,
             _pad: 0,
+            division: Division::of(self.request.shape.grid),
         };
         let _relaxed = Relaxed::new();
         let (mut lane, _) = self.pass(conduct, false);

@@ -5,7 +5,7 @@ use crate::launch::{Argument, Launch};
 use crate::subject::Subject;
 use anyhow::{Context, Result, ensure};
 use detshare_cuda::types::{CUfunction, CUmodule};
-use detshare_ptx::block_level::{Persistent, Slice, Version};
+use detshare_ptx::block_level::{Division, Persistent, Slice, Version};
 
 /// Everything that a kernel may have written, with names for messages.
 pub(crate) type Contents = Vec<(String, Vec<u8>)>;
@@ -112,9 +112,12 @@ impl<'s> Stage<'s> {
         self.reset()?;
         let mut first = 0;
         for size in sizes {
-            let slice = Slice { grid: self.launch.grid, first };
+            let slice = Slice { grid: self.launch.grid, first, division: Division::of(self.launch.grid) };
             let mut arguments = self.arguments();
-            arguments.push([slice.grid[0], slice.grid[1], slice.grid[2], slice.first].map(u32::to_le_bytes).concat());
+            let mut bytes = slice.grid.map(u32::to_le_bytes).concat();
+            bytes.extend(slice.first.to_le_bytes());
+            bytes.extend(slice.division.words().map(u32::to_le_bytes).concat());
+            arguments.push(bytes);
             self.gpu.start(kernel, self.shape([*size, 1, 1]), &arguments)?;
             first += size;
         }
@@ -131,6 +134,7 @@ impl<'s> Stage<'s> {
             flags: turn.flags,
             mask: turn.mask,
             _pad: 0,
+            division: Division::of(self.launch.grid),
         };
         self.gpu.write(self.seen(), &turn.seen.to_le_bytes())?;
         let mut bytes = work.grid.map(u32::to_le_bytes).concat();
@@ -138,6 +142,7 @@ impl<'s> Stage<'s> {
         bytes.extend(work.next.to_le_bytes());
         bytes.extend(work.flags.map(u64::to_le_bytes).concat());
         bytes.extend([work.mask, work._pad].map(u32::to_le_bytes).concat());
+        bytes.extend(work.division.words().map(u32::to_le_bytes).concat());
         let mut arguments = self.arguments();
         arguments.push(bytes);
         self.gpu.start(kernel, self.shape([turn.width, 1, 1]), &arguments)
