@@ -17,7 +17,8 @@
 //! One barrier for each block is enough, because answers have two places in turn. Threads read place A after the
 //! barrier that all of them came to with the previous block behind them; so nobody uses that block's shared memory any
 //! more. The thread that asks may be far ahead and write the next answer while others still read this one: that goes
-//! to place B. It cannot come to write to A again before the next barrier, which all reach after having read A, as often as they do.
+//! to place B. It cannot come to write to A again before the next barrier, which all reach with the block behind them: until then A has
+//! the block's number, and whatever reads the position reads A again.
 //!
 //! Kept are the parameters, properties, the order of instructions within each thread, and what threads of a block may
 //! expect of each other. A block finds the registers, local and shared memory of the one before, where the original
