@@ -10,7 +10,7 @@ use std::process::Command;
 
 /// The verdicts of the H200's driver. What was mended after the first run stands apart.
 const RECORD: &str = "bench/results/h200-conformance.json";
-const RUNS: [&str; 2] = ["conformance", "mended"];
+const RUNS: [&str; 3] = ["conformance", "mended", "since"];
 const TESTS: &str = "crates/softgpu/tests/conformance/src";
 /// Test by test a line with its name and a hash of its text as the GPU ran it, and, indented, what it noted.
 const NOTED: &str = "crates/softgpu/tests/conformance/h200.noted";

@@ -18,28 +18,31 @@ const ALL_FLAGS: c_uint = 1;
 /// What `failed` says where no single copy is at fault.
 const NO_COPY: usize = usize::MAX;
 
-/// Whether what the copy reads may change when the call returns.
-fn is_read_at_once(order: Order, flags: c_uint, from: u64) -> Outcome<bool> {
+/// How copies are to be made is looked at before any is made.
+fn is_known(order: Order, flags: c_uint) -> bool {
     let known = [
         Order::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM,
         Order::CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL,
         Order::CU_MEMCPY_SRC_ACCESS_ORDER_ANY,
     ];
-    require(known.contains(&order) && flags & !ALL_FLAGS == 0)?;
-    let of_host = memory::find(from).is_none_or(|range| range.is_host());
-    let pageable = memory::find(from).is_none();
-    Ok(pageable || order == Order::CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL && of_host)
+    known.contains(&order) && flags & !ALL_FLAGS == 0
 }
 
-/// Starts them all, or none: with the number of the one that is wrong.
-unsafe fn perform(copies: Vec<Result<(Copy, bool), CUresult>>, failed: *mut usize, stream: CUstream) -> Outcome {
-    give_if_asked(failed, NO_COPY);
-    if let Some(index) = copies.iter().position(Result::is_err) {
-        give_if_asked(failed, index);
-    }
-    let copies = copies.into_iter().collect::<Outcome<Vec<_>>>()?;
-    for (copy, aside) in copies {
-        asynchronous_from(stream, copy, aside)?;
+/// Whether what the copy reads may change when the call returns.
+fn is_read_at_once(order: Order, from: u64) -> bool {
+    let of_host = memory::find(from).is_none_or(|range| range.is_host());
+    let pageable = memory::find(from).is_none();
+    pageable || order == Order::CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL && of_host
+}
+
+/// Makes them up to the first that is wrong, whose number is returned with the code.
+unsafe fn perform(
+    copies: impl Iterator<Item = Outcome<(Copy, bool)>>,
+    stream: CUstream,
+) -> Result<(), (usize, CUresult)> {
+    for (index, copy) in copies.enumerate() {
+        let made = copy.and_then(|(copy, aside)| asynchronous_from(stream, copy, aside));
+        made.map_err(|code| (index, code))?;
     }
     Ok(())
 }
@@ -62,13 +65,17 @@ pub(crate) unsafe fn cuMemcpyBatchAsync(
     let (attributes, firsts) = (array_of(attributes, attribute_count)?, array_of(firsts, attribute_count)?);
     // Each attribute holds from its copy on to that of the next.
     require(firsts[0] == 0 && firsts.windows(2).all(|pair| pair[0] < pair[1]) && firsts.iter().all(|it| *it < count))?;
+    require(attributes.iter().all(|it| is_known(it.srcAccessOrder, it.flags)))?;
     let copy = |index: usize| {
         let attribute = attributes[firsts.partition_point(|first| *first <= index) - 1];
         require(sizes[index] > 0)?;
-        let aside = is_read_at_once(attribute.srcAccessOrder, attribute.flags, from[index].0)?;
+        let aside = is_read_at_once(attribute.srcAccessOrder, from[index].0);
         Ok((linear(from[index].0, Side::Either, to[index].0, Side::Either, sizes[index])?, aside))
     };
-    perform((0..count).map(copy).collect(), failed, stream)
+    perform((0..count).map(copy), stream).map_err(|(index, code)| {
+        give_if_asked(failed, index);
+        code
+    })
 }
 
 pub(crate) unsafe fn cuMemcpyBatchAsync_v2(
@@ -142,7 +149,7 @@ unsafe fn copy_3d(it: &CUDA_MEMCPY3D_BATCH_OP) -> Outcome<(Copy, bool)> {
     (plain.WidthInBytes, plain.Height, plain.Depth) = (width, it.extent.height, it.extent.depth);
     require(width > 0 && plain.Height > 0 && plain.Depth > 0)?;
     let copy = box_copy(&plain)?;
-    let aside = is_read_at_once(it.srcAccessOrder, it.flags, copy.from.address)?;
+    let aside = is_read_at_once(it.srcAccessOrder, copy.from.address);
     Ok((copy, aside))
 }
 
@@ -155,7 +162,10 @@ pub(crate) unsafe fn cuMemcpy3DBatchAsync(
 ) -> Outcome {
     give_if_asked(failed, NO_COPY);
     require(flags == 0 && stream != LEGACY)?;
-    perform(array_of(copies, count)?.iter().map(|it| copy_3d(it)).collect(), failed, stream)
+    let copies = array_of(copies, count)?;
+    require(copies.iter().all(|it| is_known(it.srcAccessOrder, it.flags)))?;
+    // Of boxes none is named.
+    perform(copies.iter().map(|it| copy_3d(it)), stream).map_err(|(_, code)| code)
 }
 
 pub(crate) unsafe fn cuMemcpy3DBatchAsync_v2(

@@ -195,7 +195,10 @@ fn store(
     let size = element_size(map.element).unwrap_or(1) as usize;
     let width = map.taken()[0] as usize * size;
     let reduction = match reduction {
-        Some(op) => Some((op, reduction_type(map.element).ok_or(spot.bad(FaultKind::IllegalInstruction))?)),
+        Some(op) => {
+            let ty = reduction_type(map.element).filter(|ty| is_combined(op, *ty));
+            Some((op, ty.ok_or(spot.bad(FaultKind::IllegalInstruction))?))
+        }
         None => None,
     };
     let mut whole = map.clone();
@@ -232,6 +235,19 @@ fn reduction_type(element: u8) -> Option<AtomicType> {
         9 => AtomicType::Bf16,
         _ => return None,
     })
+}
+
+/// Which operations there are for elements of a type: an H200 takes no others.
+fn is_combined(op: AtomicOp, ty: AtomicType) -> bool {
+    let counts = matches!(op, AtomicOp::Increment | AtomicOp::Decrement);
+    let orders = matches!(op, AtomicOp::Min | AtomicOp::Max);
+    match ty {
+        AtomicType::U32 => true,
+        AtomicType::S32 | AtomicType::U64 => !counts,
+        AtomicType::S64 => orders,
+        AtomicType::F16 | AtomicType::Bf16 => orders || op == AtomicOp::Add,
+        _ => op == AtomicOp::Add,
+    }
 }
 
 pub(super) fn replace(

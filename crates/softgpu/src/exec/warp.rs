@@ -332,7 +332,7 @@ impl Warp {
             FaultKind::IllegalInstruction => {
                 let is_tensor = matches!(op, Op::Rare(rare) if matches!(**rare, Rare::TensorCopy(_)));
                 let what = if is_tensor {
-                    "a box within 16 bytes, stored before the tensor, no longer of tf32, or of a type that is not combined,"
+                    "a box within 16 bytes, stored before the tensor, no longer of tf32, or of a type that is not combined so,"
                 } else {
                     "no clusters in this launch"
                 };
