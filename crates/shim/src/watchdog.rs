@@ -7,7 +7,7 @@
 //! so by a cooperative launch, would be found that way: on a lane that cannot hold all its blocks it comes to an end
 //! late, or never.
 
-use crate::call::is_ok;
+use crate::call::{elapsed, is_ok};
 use crate::coroutine::Coroutine;
 use crate::kernel::{self, Profile};
 use crate::lane::{self, FULL};
@@ -130,10 +130,7 @@ fn empty(pairs: &[Pair]) -> Option<u64> {
 
 /// What is between the events of a pair, in nanoseconds, where both have happened.
 fn between(pair: &Pair) -> Option<u64> {
-    let mut milliseconds = 0.0;
-    let asked = cu!(cuEventElapsedTime_v2(&raw mut milliseconds, pair.start, pair.end));
-    let took = || Duration::from_secs_f32(milliseconds.max(0.0) / 1000.0);
-    is_ok(asked).then(|| u64::try_from(took().as_nanos()).unwrap_or(u64::MAX))
+    elapsed(pair.start, pair.end).map(|took| u64::try_from(took.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// The context is going: its events go with it.

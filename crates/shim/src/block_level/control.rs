@@ -170,12 +170,13 @@ impl Control {
     }
 
     /// Before a launch: nobody has seen that it is to give way; of the first one the counter is 0 too.
-    pub(super) fn reset(&self, is_first: bool, at: CUstream) {
+    /// Where that cannot be done nothing may be launched: blocks that give way at once would be launched again without an end.
+    pub(super) fn reset(&self, is_first: bool, at: CUstream) -> CUresult {
         let CUdeviceptr_v2(counter) = self.counter();
         if is_first {
-            cu!(cuMemsetD32Async(CUdeviceptr_v2(counter), 0, 2, at));
+            cu!(cuMemsetD32Async(CUdeviceptr_v2(counter), 0, 2, at))
         } else {
-            cu!(cuMemsetD32Async(CUdeviceptr_v2(counter + size_of::<u32>() as u64), 0, 1, at));
+            cu!(cuMemsetD32Async(CUdeviceptr_v2(counter + size_of::<u32>() as u64), 0, 1, at))
         }
     }
 

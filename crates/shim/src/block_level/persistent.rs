@@ -11,8 +11,8 @@ use super::packed::Packed;
 use super::parts::{BY_OTHERS, Job, LET_GO, PREEMPTIBLE, Request, STOPPED, note};
 use super::report;
 use super::sight::Owner;
-use super::waiting::{Waited, elapsed, nanoseconds};
-use crate::call::is_ok;
+use super::waiting::{Waited, nanoseconds};
+use crate::call::{elapsed, is_ok};
 use crate::gate::{self, Part};
 use crate::lane::FULL;
 use crate::relaxed::Relaxed;
@@ -86,7 +86,10 @@ impl Job<'_> {
             let mut is_marked = false;
             let put_in = clock::now();
             let code = self.put_in(&mut state, lane, |at| {
-                control.reset(is_first, at);
+                let code = control.reset(is_first, at);
+                if !is_ok(code) {
+                    return code;
+                }
                 if conduct.plan.is_some() {
                     cu!(cuEventRecord(start, at));
                 }
@@ -117,7 +120,10 @@ impl Job<'_> {
                 Waited::Failed => break,
                 Waited::TooLong => {
                     arguments.set(&Persistent { mask: 0, ..work });
-                    self.let_go(control, &arguments, function, conduct);
+                    let code = self.let_go(control, &arguments, function, conduct);
+                    if !is_ok(code) {
+                        return Some(self.refused(code));
+                    }
                     break;
                 }
                 Waited::Over => {
@@ -209,23 +215,27 @@ impl Job<'_> {
         }
     }
 
-    /// It takes too long: whatever is left of it goes into the stream as a part that does not stop, and nobody waits for it.
-    fn let_go(&self, control: Control, arguments: &Packed, function: CUfunction, conduct: &Conduct<'_>) {
+    /// It takes too long: whatever is left of it goes into the stream as a part that does not stop, and nobody waits for it. Where that
+    /// is refused the program is to know.
+    fn let_go(&self, control: Control, arguments: &Packed, function: CUfunction, conduct: &Conduct<'_>) -> CUresult {
         self.versions.avoid();
         note(LET_GO);
         if self.request.coroutine.is_ending() {
-            return;
+            return CUresult::CUDA_SUCCESS;
         }
         let [end, ..] = control.events();
         let mut state = self.request.logical.lock();
         let lane = state.lane();
-        self.put_in(&mut state, lane, |at| {
-            control.reset(false, at);
-            let code = arguments.launch(function, conduct.at_once, self.request.shape, at);
+        let code = self.put_in(&mut state, lane, |at| {
+            let mut code = control.reset(false, at);
+            if is_ok(code) {
+                code = arguments.launch(function, conduct.at_once, self.request.shape, at);
+            }
             cu!(cuEventRecord(end, at));
             code
         });
         drop(state);
         control.rest();
+        code
     }
 }

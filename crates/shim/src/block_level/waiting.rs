@@ -30,12 +30,6 @@ pub(super) fn wait(event: CUevent, longest: Duration) -> Waited {
     }
 }
 
-pub(super) fn elapsed(start: CUevent, end: CUevent) -> Option<Duration> {
-    let mut milliseconds = 0.0;
-    let asked = cu!(cuEventElapsedTime_v2(&raw mut milliseconds, start, end));
-    is_ok(asked).then(|| Duration::from_secs_f32(milliseconds.max(0.0) / 1000.0))
-}
-
 pub(super) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
