@@ -327,7 +327,9 @@ impl Probe {
             gate: self.device_gate,
             ticket: self.ticket,
         };
-        self.aside = Some(std::thread::spawn(move || aside.launch()));
+        // So that it can be found from outside.
+        let named = std::thread::Builder::new().name("aside".into());
+        self.aside = Some(named.spawn(move || aside.launch())?);
         Ok(())
     }
 

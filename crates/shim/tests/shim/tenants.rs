@@ -184,6 +184,18 @@ impl Program {
         }
     }
 
+    /// How often a thread of that name has gone to sleep.
+    fn sleeps_of(&self, thread: &str) -> u64 {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("it runs");
+        let read = |task: &Path, name| std::fs::read_to_string(task.join(name)).unwrap_or_default();
+        let tasks = tasks.map(|task| task.expect("it can be listed").path());
+        let named: Vec<_> = tasks.filter(|task| read(task, "comm").trim_end() == thread).collect();
+        let [task] = named.as_slice() else { panic!("there is not one thread {thread}, but {named:?}") };
+        let status = read(task, "status");
+        let sleeps = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        sleeps.expect("the system counts them").trim().parse().expect("a number")
+    }
+
     fn ends(mut self) {
         drop(self.to);
         assert!(self.child.wait().expect("it ends").success());

@@ -1,7 +1,7 @@
 //! What tenants do beside each other's steps under the policies that foresee them: wait, run on a part of the SMs, make room, and have
 //! the GPU turn to them.
 
-use super::{A_WHILE, BESIDE, BUSY, DUE, Program, SLO_AWARE, TPOT_FIRST, beside_a_server, joined, until};
+use super::{BESIDE, BUSY, DUE, Program, SLO_AWARE, TPOT_FIRST, beside_a_server, joined, until};
 use detshare_board::{Class, clock};
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,9 @@ fn a_held_launch_disturbs_no_capture_of_another_thread() {
     program.does(&["aside"]);
     until("the launch is held", || admitted.view.is_holding());
     program.does(&["capture"]);
-    std::thread::sleep(A_WHILE);
+    // Whoever is held sleeps between two looks.
+    let before = program.sleeps_of("aside");
+    until("it has looked again and again", || program.sleeps_of("aside") >= before + 10);
     program.does(&["captured"]);
     assert!(admitted.view.is_holding(), "it was let go meanwhile");
     assert!(other.finish(other.launched(), 0));
