@@ -203,15 +203,15 @@ impl Profile {
     /// It took so long on a lane. At first the shortest counts: the first launches are slow in many ways. Later it is a mean
     /// that follows what changes; what took far longer, which others may have caused, counts as a little longer. What others
     /// have said is forgotten if it takes less than half of that here: nothing makes a kernel faster than it is. What is not
-    /// sure counts as little as can be: only where nothing is known.
+    /// sure is too long, if anything: it counts where nothing is known, or only what others have said and it shows that to be wrong.
     pub(crate) fn note(&self, lane: usize, took: Duration, is_sure: bool) {
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1);
         let measured = self.measured[lane].load(Ordering::Relaxed);
         let before = self.nanoseconds[lane].load(Ordering::Relaxed);
         let now = match before {
             0 => took,
-            before if !is_sure => before,
             before if !self.is_here(lane) && took < before / 2 => took,
+            before if !is_sure => before,
             before if measured < SLOW => before.min(took),
             before => {
                 let took = took.min(before.saturating_add(before / 2));
