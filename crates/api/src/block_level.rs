@@ -27,11 +27,14 @@ pub struct RewrittenModule {
     pub kernels: Vec<RewrittenKernel>,
 }
 
-/// One kernel; each field says why there is no such version, and is null where there is one.
+/// One kernel; of each version it says why there is none, and null where there is one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RewrittenKernel {
     /// Its name.
     pub name: String,
+    /// A thread's registers, in the original, the sliced and the preemptible version; 0 is unknown.
+    #[serde(default)]
+    pub registers: [u32; 3],
     /// The version that runs slices of the grid.
     #[serde(default)]
     pub sliced: Option<String>,

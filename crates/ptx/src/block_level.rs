@@ -66,10 +66,12 @@ mod position;
 mod preemptible;
 mod program;
 mod refusal;
+mod registers;
 mod sliced;
 
 pub use division::{Division, Divisor};
 pub use refusal::{Refusal, RefusalKind};
+pub use registers::{Limit, limit_registers};
 
 use crate::ast::Module;
 

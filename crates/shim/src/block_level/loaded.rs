@@ -1,14 +1,17 @@
 //! The versions of one module, compiled and loaded beside the original.
 
-use super::as_value;
 use super::cache::{KernelParts, Layout, Parts, VersionParts};
-use super::versions;
+use super::source::of_device;
+use super::{as_value, natural, versions};
 use crate::call::is_ok;
+use crate::kernel;
 use core::ffi::{c_char, c_void};
 use core::ptr::null_mut;
 use detshare_cuda::types::{
-    CUdeviceptr_v2, CUfunction, CUjit_option, CUjitInputType, CUlibrary, CUlinkState, CUmodule, CUresult,
+    CUdevice_attribute, CUdeviceptr_v2, CUfunction, CUfunction_attribute, CUjit_option, CUjitInputType, CUkernel,
+    CUlibrary, CUlinkState, CUmodule, CUresult,
 };
+use detshare_ptx::block_level::{Limit, limit_registers};
 use std::ffi::CString;
 
 /// A rewritten module that is not loaded yet.
@@ -34,6 +37,8 @@ pub(super) struct Launchable {
 /// One kernel of a module that has its versions beside it.
 pub(super) struct KernelVersions {
     pub(super) name: String,
+    /// A thread's, of the original, the sliced and the preemptible version; 0 is unknown, or there is none.
+    pub(super) registers: [u32; 3],
     pub(super) layout: &'static Layout,
     pub(super) sliced: Callable,
     pub(super) preemptible: Callable,
@@ -49,8 +54,58 @@ unsafe impl Sync for Loaded {}
 // SAFETY: as above.
 unsafe impl Send for Loaded {}
 
-/// Machine code, or what the compiler says.
-pub(super) fn compile(source: &str) -> Result<Vec<u8>, String> {
+/// How many registers the versions may have, so that an SM holds as many of their blocks as of the original's. Asking may load
+/// the originals.
+pub(super) fn limits(parts: &Parts, owner: usize, is_library: bool) -> Vec<Limit> {
+    use CUdevice_attribute as Attribute;
+    /// Registers are given out in such portions, and no thread has more than [`MOST`].
+    const PORTION: u32 = 8;
+    const MOST: u32 = 255;
+    // With so many an SM is full of threads.
+    let registers = of_device(Attribute::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR);
+    let threads = of_device(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR).max(1);
+    let few = registers / threads / PORTION * PORTION;
+    let mut limits = Vec::new();
+    for kernel in &parts.kernels {
+        let versions = [&kernel.sliced, &kernel.preemptible].into_iter().filter_map(|version| version.as_ref().ok());
+        let names: Vec<_> = versions.map(|version| version.name.clone()).collect();
+        let count = if names.is_empty() { None } else { registers_of(owner, is_library, &kernel.name) };
+        if let Some(count) = count {
+            let most = count.next_multiple_of(PORTION).clamp(few, MOST);
+            limits.extend(names.into_iter().map(|name| (name, most)));
+        }
+    }
+    limits
+}
+
+/// What a thread of the original has.
+fn registers_of(owner: usize, is_library: bool, kernel: &str) -> Option<u32> {
+    let name = CString::new(kernel).ok()?;
+    let handle = core::ptr::with_exposed_provenance_mut::<c_void>(owner);
+    let mut function = CUfunction(null_mut());
+    let code = if is_library {
+        let mut kernel = CUkernel(null_mut());
+        let code = cu!(cuLibraryGetKernel(&raw mut kernel, CUlibrary(handle.cast()), name.as_ptr()));
+        function = CUfunction(kernel.0.cast());
+        code
+    } else {
+        cu!(cuModuleGetFunction(&raw mut function, CUmodule(handle.cast()), name.as_ptr()))
+    };
+    if is_ok(code) { registers(function) } else { None }
+}
+
+fn registers(function: CUfunction) -> Option<u32> {
+    let count = kernel::attribute(function, CUfunction_attribute::CU_FUNC_ATTRIBUTE_NUM_REGS).map(natural);
+    count.filter(|count| *count != 0)
+}
+
+/// Machine code of the versions, which have no more registers than this if the compiler can do with them; or what it says.
+pub(super) fn compile(source: &str, limits: &[Limit]) -> Result<Vec<u8>, String> {
+    let limited = limit_registers(source, limits).ok().and_then(|source| compile_text(source).ok());
+    limited.map_or_else(|| compile_text(source.to_string()), Ok)
+}
+
+fn compile_text(source: String) -> Result<Vec<u8>, String> {
     const LOG: usize = 2048;
     let source = CString::new(source).map_err(|_| "its versions have a zero in their text".to_string())?;
     let mut words = vec![0_u8; LOG];
@@ -114,11 +169,18 @@ impl Loaded {
             cu!(cuFuncLoad(function));
             Ok(Launchable { function, work_offset: *work_offset, whole_rows: *whole_rows })
         };
-        let kernels = parts.kernels.iter().map(|kernel| KernelVersions {
-            name: kernel.name.clone(),
-            layout: versions::interned(&kernel.layout),
-            sliced: callable(&kernel.sliced),
-            preemptible: callable(&kernel.preemptible),
+        let kernels = parts.kernels.iter().map(|kernel| {
+            let (sliced, preemptible) = (callable(&kernel.sliced), callable(&kernel.preemptible));
+            let of = |version: &Callable| version.as_ref().ok().and_then(|it| registers(it.function)).unwrap_or(0);
+            let has_any = sliced.is_ok() || preemptible.is_ok();
+            let original = if has_any { registers_of(owner, is_library, &kernel.name) } else { None };
+            KernelVersions {
+                name: kernel.name.clone(),
+                registers: [original.unwrap_or(0), of(&sliced), of(&preemptible)],
+                layout: versions::interned(&kernel.layout),
+                sliced,
+                preemptible,
+            }
         });
         Ok(Self { kernels: kernels.collect(), module: Some(module) })
     }
@@ -132,6 +194,7 @@ fn without(kernel: &KernelParts) -> KernelVersions {
     };
     KernelVersions {
         name: kernel.name.clone(),
+        registers: [0; 3],
         layout: versions::interned(&kernel.layout),
         sliced: reason(&kernel.sliced),
         preemptible: reason(&kernel.preemptible),

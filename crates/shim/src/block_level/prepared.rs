@@ -3,10 +3,11 @@
 //! Rewriting and compiling takes a thread of its own as long as it takes. Loading is another matter: the driver waits for the
 //! device then, and keeps other threads from launching meanwhile; a program that holds a stream until its next call would
 //! wait for ever. So a compiled module is loaded when this process has nothing left to do on the device: by the thread that
-//! has just found that out, or by ours.
+//! has just found that out, or by ours. In such a moment the originals are asked for their registers, too, before the versions are
+//! compiled: that loads them where nobody has launched them yet.
 
 use super::cache::{self, KernelParts, Layout, Parts, VersionParts};
-use super::loaded::{Compiled, Loaded, compile};
+use super::loaded::{Compiled, Loaded, compile, limits};
 use super::source::{self, Found, Origin};
 use super::{Controls, decided, versions};
 use crate::background;
@@ -20,7 +21,7 @@ use core::time::Duration;
 use detshare_board::clock;
 use detshare_cuda::types::CUcontext;
 use detshare_ptx::ast::{FunctionKind, Item, Module, Variable};
-use detshare_ptx::block_level::{Refusal, Version, rewrite};
+use detshare_ptx::block_level::{Limit, Refusal, Version, rewrite};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -43,10 +44,21 @@ enum State {
     Found(Found),
     /// Somebody works on it.
     Taken,
+    /// Nobody has asked for the originals' registers.
+    Rewritten(Box<Parts>),
+    /// It can be compiled with as many registers as they have.
+    Counted(Box<Parts>, Vec<Limit>),
     Compiled(Arc<Compiled>),
     Loaded(Arc<Loaded>),
     /// Its originals run, for this reason.
     Nothing(String),
+}
+
+impl State {
+    /// Whether it waits for a moment in which the GPU has nothing to do.
+    const fn waits(&self) -> bool {
+        matches!(self, Self::Rewritten(_) | Self::Compiled(_))
+    }
 }
 
 struct Modules {
@@ -60,7 +72,7 @@ unsafe impl Send for Modules {}
 static MODULES: Mutex<Modules> = Mutex::new(Modules { records: BTreeMap::new(), working_for: None });
 static CHANGED: Condvar = Condvar::new();
 static STARTED: AtomicBool = AtomicBool::new(false);
-/// Whether anything is compiled and waits to be loaded.
+/// Whether anything waits for a moment in which the GPU has nothing to do.
 static PENDING: AtomicBool = AtomicBool::new(false);
 /// Held by whoever loads or unloads versions.
 static LOADING: Mutex<()> = Mutex::new(());
@@ -120,6 +132,8 @@ pub(super) fn decide() {
 fn order(handle: usize) {
     if settings::get().forced().is_some() {
         let _relaxed = Relaxed::new();
+        prepare(handle);
+        count(handle);
         prepare(handle);
         load(handle);
         if tenant::membership().is_none() {
@@ -192,9 +206,12 @@ pub(super) fn for_each(mut tell: impl FnMut(Result<&Loaded, &str>, &[String])) {
         match &record.state {
             State::Loaded(loaded) => tell(Ok(loaded), &record.notes),
             State::Nothing(reason) => tell(Err(reason), &record.notes),
-            State::Undecided(_) | State::Found(_) | State::Taken | State::Compiled(_) => {
-                tell(Err("it is being prepared"), &record.notes);
-            }
+            State::Undecided(_)
+            | State::Found(_)
+            | State::Taken
+            | State::Rewritten(_)
+            | State::Counted(..)
+            | State::Compiled(_) => tell(Err("it is being prepared"), &record.notes),
         }
     }
 }
@@ -208,7 +225,8 @@ fn work() {
     let mut held = modules();
     loop {
         let next = held.records.iter().find(|(_, record)| {
-            matches!(record.state, State::Found(_)) && record.coroutine.is_some_and(|coroutine| !coroutine.is_ending())
+            matches!(record.state, State::Found(_) | State::Counted(..))
+                && record.coroutine.is_some_and(|coroutine| !coroutine.is_ending())
         });
         let next = next.map(|(handle, record)| (*handle, record.coroutine));
         if let Some((handle, coroutine)) = next {
@@ -252,42 +270,47 @@ fn look_around(mut held: MutexGuard<'static, Modules>) -> MutexGuard<'static, Mo
     held
 }
 
-/// Rewrites and compiles it.
+/// Rewrites it, or compiles what came of that.
 fn prepare(handle: usize) {
     let taken = {
         let mut held = modules();
         let Some(record) = held.records.get_mut(&handle) else { return };
         let Some(coroutine) = record.coroutine else { return };
         match core::mem::replace(&mut record.state, State::Taken) {
-            State::Found(found) => (found, coroutine),
+            State::Found(found) => Ok(found),
+            State::Counted(parts, limits) => Err((parts, limits, coroutine)),
             other => {
                 record.state = other;
                 return;
             }
         }
     };
-    let (found, coroutine) = taken;
     let mut notes = Vec::new();
-    let made = guarded(Err("an internal error".to_string()), || {
-        let parts = make_parts(found, &mut notes)?;
-        let image = match &parts.source {
-            Some(source) => Some(in_context(coroutine, || compile(source))?),
-            None => None,
-        };
-        Ok(Compiled { parts, image })
+    let made = guarded(Err("an internal error".to_string()), || match taken {
+        Ok(found) => {
+            let parts = make_parts(found, &mut notes)?;
+            let is_empty = parts.source.is_none();
+            Ok(if is_empty { compiled(parts, None) } else { State::Rewritten(Box::new(parts)) })
+        }
+        Err((parts, limits, coroutine)) => {
+            let source = parts.source.as_deref().unwrap_or_default();
+            let image = in_context(coroutine, || compile(source, &limits))?;
+            Ok(compiled(*parts, Some(image)))
+        }
     });
     let mut held = modules();
     let Some(record) = held.records.get_mut(&handle) else { return };
     record.notes.append(&mut notes);
-    record.state = match made {
-        Ok(compiled) => State::Compiled(Arc::new(compiled)),
-        Err(reason) => {
-            log::line(format_args!("a module stays as it is: {reason}"));
-            State::Nothing(reason)
-        }
-    };
+    record.state = made.unwrap_or_else(|reason| {
+        log::line(format_args!("a module stays as it is: {reason}"));
+        State::Nothing(reason)
+    });
     super::report::changed();
     PENDING.store(true, Ordering::Relaxed);
+}
+
+fn compiled(parts: Parts, image: Option<Vec<u8>>) -> State {
+    State::Compiled(Arc::new(Compiled { parts, image }))
 }
 
 /// The rewritten module: from the cache, or made now and kept there.
@@ -382,14 +405,20 @@ pub(crate) fn idle() {
     let _relaxed = Relaxed::new();
     let ready: Vec<_> = {
         let held = modules();
-        let ready = held.records.iter().filter(|(_, record)| matches!(record.state, State::Compiled(_)));
+        let ready = held.records.iter().filter(|(_, record)| record.state.waits());
         ready.filter_map(|(handle, record)| Some((*handle, record.coroutine?))).collect()
     };
-    let is_done = |(handle, coroutine): &(usize, &'static Coroutine)| {
-        in_context(coroutine, || coroutine.is_idle() && load(*handle))
-    };
-    let left = ready.iter().filter(|one| !is_done(one)).count();
-    PENDING.store(left != 0, Ordering::Relaxed);
+    for (handle, coroutine) in ready {
+        in_context(coroutine, || {
+            if coroutine.is_idle() {
+                count(handle);
+                load(handle);
+            }
+        });
+    }
+    // Whoever has made something ready meanwhile has said so with the same lock held.
+    let held = modules();
+    PENDING.store(held.records.values().any(|record| record.state.waits()), Ordering::Relaxed);
 }
 
 /// Does something with a context current, and puts the thread's own back.
@@ -402,9 +431,31 @@ fn in_context<T>(coroutine: &Coroutine, body: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Loads it in its context, which is current; says whether that is over and done with.
-fn load(handle: usize) -> bool {
-    let Ok(_loading) = LOADING.try_lock() else { return false };
+/// Asks for the originals' registers in their context, which is current, if the module waits for that.
+fn count(handle: usize) {
+    // Who is about to unload the originals has taken the record away, and waits for this.
+    let Ok(_loading) = LOADING.try_lock() else { return };
+    let (parts, is_library) = {
+        let mut held = modules();
+        let Some(record) = held.records.get_mut(&handle) else { return };
+        match core::mem::replace(&mut record.state, State::Taken) {
+            State::Rewritten(parts) => (parts, record.is_library),
+            other => {
+                record.state = other;
+                return;
+            }
+        }
+    };
+    let found = limits(&parts, handle, is_library);
+    if let Some(record) = modules().records.get_mut(&handle) {
+        record.state = State::Counted(parts, found);
+    }
+    CHANGED.notify_all();
+}
+
+/// Loads it in its context, which is current, if it waits for that.
+fn load(handle: usize) {
+    let Ok(_loading) = LOADING.try_lock() else { return };
     let found = {
         let held = modules();
         held.records.get(&handle).and_then(|record| match &record.state {
@@ -412,9 +463,9 @@ fn load(handle: usize) -> bool {
             _ => None,
         })
     };
-    let Some((compiled, coroutine, is_library)) = found else { return true };
+    let Some((compiled, coroutine, is_library)) = found else { return };
     if coroutine.is_ending() || coroutine.context().0.is_null() {
-        return true;
+        return;
     }
     let loaded = coroutine.make_controls().and_then(|_: &Controls| Loaded::new(&compiled, handle, is_library));
     let mut held = modules();
@@ -429,5 +480,4 @@ fn load(handle: usize) -> bool {
     drop(held);
     versions::renew_all();
     super::report::changed();
-    true
 }

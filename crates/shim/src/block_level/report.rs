@@ -49,7 +49,8 @@ fn text() -> String {
             Ok(loaded) => {
                 let kernels = loaded.kernels.iter().map(|kernel| {
                     let (sliced, preemptible) = (refusal(&kernel.sliced), refusal(&kernel.preemptible));
-                    format!("{{\"name\":{},\"sliced\":{sliced},\"preemptible\":{preemptible}}}", json(&kernel.name))
+                    let (name, registers) = (json(&kernel.name), kernel.registers);
+                    format!("{{\"name\":{name},\"registers\":{registers:?},\"sliced\":{sliced},\"preemptible\":{preemptible}}}")
                 });
                 let kernels = kernels.collect::<Vec<_>>().join(",");
                 format!("{{\"refused\":null,\"notes\":[{notes}],\"kernels\":[{kernels}]}}")

@@ -86,18 +86,17 @@ fn find_in(bytes: &[u8]) -> Result<Found, String> {
 /// The current device's, such as 90.
 pub(super) fn architecture() -> u32 {
     use CUdevice_attribute as Attribute;
-    let mut device = CUdevice_v1(0);
-    let asked = cu!(cuCtxGetDevice(&raw mut device));
-    let number = |attribute| {
-        let mut value = 0;
+    of_device(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10
+        + of_device(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
+}
+
+/// What the driver says of the current device; 0 where there is none.
+pub(super) fn of_device(attribute: CUdevice_attribute) -> u32 {
+    let (mut device, mut value) = (CUdevice_v1(0), 0);
+    if is_ok(cu!(cuCtxGetDevice(&raw mut device))) {
         cu!(cuDeviceGetAttribute(&raw mut value, attribute, device));
-        natural(value)
-    };
-    if !is_ok(asked) {
-        return 0;
     }
-    number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10
-        + number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
+    natural(value)
 }
 
 /// What an image was linked from, if it was linked here.

@@ -255,6 +255,23 @@ fn read_report(folder: &Path, process: u32) -> Option<Value> {
 /// Kernels that are long beside their blocks, and launches enough to try all versions.
 const LONG: [&str; 7] = ["--blocks", "1500", "--rounds", "100", "--launches", "60", "--wait"];
 
+/// The compiler gives a version that is to be linked more registers than it needs: it is told how many the original has.
+#[test]
+fn versions_have_no_more_registers_than_the_original() {
+    /// With so many an SM is full of threads.
+    const FREE: u64 = 32;
+    let mut company = Company::new(&[&LONG[..], &["--until-told"]].concat(), &[]);
+    company.until("it has versions", |company| company.is_prepared());
+    let report = company.report().expect("it has told");
+    let registers = &report["modules"][0]["kernels"][0]["registers"];
+    let counts: Vec<u64> = registers.as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
+    let &[original, sliced, preemptible] = counts.as_slice() else { panic!("{report}") };
+    assert!(original > 0 && sliced > 0 && preemptible > 0, "{report}");
+    let most = original.next_multiple_of(8).max(FREE);
+    assert!(sliced <= most && preemptible <= most, "{report}");
+    company.ends();
+}
+
 /// From the first launch to the choice, with a latency tenant that has steps all the while: kernels give way in the middle,
 /// and the results are those that the program has alone.
 #[test]

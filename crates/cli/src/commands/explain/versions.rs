@@ -66,6 +66,12 @@ fn describe(module: &RewrittenModule, text: &mut String) {
     module.notes.iter().for_each(|note| line(format!("a module: {}", table::harmless(note))));
     for kernel in &module.kernels {
         let name = table::harmless(&kernel.name);
+        let [original, versions @ ..] = kernel.registers;
+        if let Some(more) = versions.into_iter().max().filter(|count| holds_fewer_blocks(original, *count)) {
+            line(format!(
+                "{name}: a version has {more} registers instead of {original}, so fewer of its blocks may fit"
+            ));
+        }
         match (&kernel.sliced, &kernel.preemptible) {
             (None, None) => {}
             (Some(reason), Some(_)) => line(format!("{name} stays as it is: {}", table::harmless(reason))),
@@ -73,6 +79,14 @@ fn describe(module: &RewrittenModule, text: &mut String) {
             (Some(reason), None) => line(format!("{name} cannot be sliced: {}", table::harmless(reason))),
         }
     }
+}
+
+/// Whether an SM may hold fewer blocks of a kernel with so many registers in place of the original's: they are given out in
+/// portions, and few enough leave room for all threads anyway.
+const fn holds_fewer_blocks(original: u32, count: u32) -> bool {
+    const PORTION: u32 = 8;
+    const FEW: u32 = 32;
+    original != 0 && count > FEW && count.div_ceil(PORTION) > original.div_ceil(PORTION)
 }
 
 #[cfg(test)]
@@ -102,6 +116,7 @@ mod tests {
         };
         let kernel = |name: &str, sliced: Option<&str>, preemptible: Option<&str>| RewrittenKernel {
             name: name.to_string(),
+            registers: if name == "matmul" { [64, 64, 102] } else { [20, 24, 24] },
             sliced: sliced.map(str::to_string),
             preemptible: preemptible.map(str::to_string),
         };
@@ -124,8 +139,9 @@ mod tests {
         assert!(lines[3].starts_with("matmul") && lines[3].contains("preemptible, 2 blocks per SM"), "{text}");
         assert!(lines[4].trim_start().starts_with("original"), "{text}");
         assert_eq!(lines[5], "a module: its entry in the cache was corrupt");
-        assert_eq!(lines[6], "meet stays as it is: blocks wait for each other, line 7");
-        assert_eq!(lines[7], "early can only be sliced: threads leave early, line 9");
-        assert!(lines[8].starts_with("a module stays as it is: ") && !lines[8].contains('\u{1b}'), "{text}");
+        assert_eq!(lines[6], "matmul: a version has 102 registers instead of 64, so fewer of its blocks may fit");
+        assert_eq!(lines[7], "meet stays as it is: blocks wait for each other, line 7");
+        assert_eq!(lines[8], "early can only be sliced: threads leave early, line 9");
+        assert!(lines[9].starts_with("a module stays as it is: ") && !lines[8].contains('\u{1b}'), "{text}");
     }
 }
