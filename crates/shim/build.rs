@@ -57,7 +57,10 @@ fn entries() -> String {
             counters.push(format!("pub(crate) const {name}: usize = {};", observed.len()));
             observed.push(format!("({index}, Kind::{kind:?})"));
         }
-        let count = if kind.is_some() { format!("crate::stats::count(counter::{name});") } else { String::new() };
+        let mut count = if kind.is_some() { format!("crate::stats::count(counter::{name});") } else { String::new() };
+        if let Some(event) = recorded(function) {
+            count += &format!("steps::marks({event});");
+        }
         match (action, kind) {
             // Without known parameters there is no stream to be seen.
             _ if function.parameters.is_none() => write(format_args!("forward!({name}, {index});\n")),
@@ -121,6 +124,13 @@ fn entries() -> String {
         counters.join(" ")
     ));
     text
+}
+
+/// The parameter with the event that a function records.
+fn recorded(function: &Function) -> Option<&'static str> {
+    let of = |base: &str| ["cuEventRecord", "cuEventRecordWithFlags"].contains(&base);
+    let parameters = function.parameters.filter(|_| of(function.base))?;
+    parameters.iter().find(|parameter| parameter.ty == "CUevent").map(|parameter| parameter.name)
 }
 
 /// What is done when a call has waited for something, or has only asked.

@@ -24,6 +24,7 @@
 //! ```
 
 pub mod account;
+pub mod ahead;
 pub mod block_level;
 pub mod conduct;
 mod exclusive;

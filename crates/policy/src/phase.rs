@@ -160,6 +160,39 @@ impl UnderWay {
         Self { launches: 0, work_ns: 0, largest_ns: 0, hash: 0, looks: [0; LOOKS.len()], guess: Phase::Unknown };
 }
 
+/// What was launched, of a step that is not under way any more or not yet.
+#[derive(Debug, Clone, Copy)]
+pub struct Made(UnderWay);
+
+impl Made {
+    /// Nothing.
+    pub const NOTHING: Self = Self(UnderWay::NOTHING);
+
+    /// Both as one step.
+    #[must_use]
+    pub fn and(&self, behind: &Self) -> Self {
+        let (Self(first), Self(then)) = (self, behind);
+        Self(UnderWay {
+            launches: first.launches.saturating_add(then.launches),
+            work_ns: first.work_ns.saturating_add(then.work_ns),
+            largest_ns: first.largest_ns.max(then.largest_ns),
+            ..if first.launches == 0 { *then } else { *first }
+        })
+    }
+
+    /// What it seemed to be when it was launched.
+    #[must_use]
+    pub const fn guess(&self) -> Phase {
+        self.0.guess
+    }
+
+    /// Launches of which it is known what they take.
+    #[must_use]
+    pub const fn launches(&self) -> u32 {
+        self.0.launches
+    }
+}
+
 impl Default for Phases {
     fn default() -> Self {
         Self::new()
@@ -223,19 +256,29 @@ impl Phases {
         step
     }
 
-    /// The step is over, after so long and with so many launches. Says what it was. Where nobody kept account of its launches,
-    /// because it was alone, how long it lasted is what it had to do.
+    /// The step under way is over, after so long and with so many launches. Says what it was. Where nobody kept account of its
+    /// launches, because it was alone, how long it lasted is what it had to do.
     pub fn ended(&mut self, lasts_ns: u64, launches: u32) -> Phase {
-        let UnderWay { looks, largest_ns, .. } = self.under_way;
-        let is_accounted = self.under_way.launches != 0;
+        let made = self.take();
+        self.ended_with(made, lasts_ns, launches)
+    }
+
+    /// What was launched of the step under way: what comes now is another one's.
+    pub fn take(&mut self) -> Made {
+        Made(core::mem::replace(&mut self.under_way, UnderWay::NOTHING))
+    }
+
+    /// As [`Phases::ended`], of a step that was launched before.
+    pub fn ended_with(&mut self, Made(step): Made, lasts_ns: u64, launches: u32) -> Phase {
+        let UnderWay { looks, largest_ns, .. } = step;
+        let is_accounted = step.launches != 0;
         // At first nobody knows what launches take.
         let by_the_clock = if is_accounted && self.is_known() { 0 } else { lasts_ns };
-        let work_ns = self.under_way.work_ns.max(by_the_clock);
+        let work_ns = step.work_ns.max(by_the_clock);
         let phase = self.over(work_ns, launches, largest_ns, is_accounted);
         for hash in looks.into_iter().filter(|hash| *hash != 0 && work_ns != 0) {
             self.remember(hash, phase);
         }
-        self.under_way = UnderWay::NOTHING;
         if self.is_known() { phase } else { Phase::Unknown }
     }
 

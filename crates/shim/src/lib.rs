@@ -54,6 +54,7 @@ mod in_flight;
 mod kernel;
 mod lane;
 mod log;
+mod marks;
 mod module;
 mod no_driver;
 mod opening;

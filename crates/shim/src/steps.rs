@@ -6,12 +6,16 @@
 //! nothing more is launched. A launch is counted, and its stream put on the list, under the stream's lock and before the
 //! driver is called; so whoever finds nothing left to do in any stream of the list, and no further launch, has seen the
 //! end. Copies and other work that a step puts into streams belong to it: such a stream is on the list, too.
+//!
+//! A program that launches the next step before it waits for the last one is busy all the time. Its steps are told apart by the events
+//! that it waits for (`policy::ahead`); only the last of them ends with idle.
 
 use crate::bind;
 use crate::boundary::guarded;
 use crate::call::is_ok;
 use crate::coroutine;
 use crate::hot::HOT;
+use crate::marks;
 use crate::relaxed::Relaxed;
 use crate::stream::{Kind, Logical, State};
 use crate::tenant::{Membership, membership};
@@ -21,9 +25,10 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use core::time::Duration;
 use detshare_board::{Objective, clock};
 use detshare_cuda::DefaultStream;
-use detshare_cuda::types::{CUresult, CUstream};
+use detshare_cuda::types::{CUevent, CUresult, CUstream};
+use detshare_policy::ahead::Ahead;
 use detshare_policy::objective::{Keeper, OBJECTIVES, Objectives};
-use detshare_policy::phase::{Phase, Phases};
+use detshare_policy::phase::{Made, Phase, Phases};
 use detshare_policy::rhythm::{Learner, Work};
 use detshare_policy::{Rhythm, TURN_NS};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -35,6 +40,8 @@ const EVERY: Duration = Duration::from_millis(1);
 const VIGIL: Duration = Duration::from_millis(200);
 /// A program's wait is left alone for so long.
 const LONGEST_WAIT: Duration = Duration::from_millis(20);
+/// A step in which something is launched all the time counts as begun again after so long.
+const GOES_ON_NS: u64 = 1_000_000_000;
 /// How long a look that found the step not over is good for.
 const MOMENT_NS: u64 = 20_000;
 
@@ -42,6 +49,8 @@ const MOMENT_NS: u64 = 20_000;
 static UNFINISHED: List<Logical> = List::new();
 /// Held by the thread that goes through them.
 static LOOKING: Mutex<()> = Mutex::new(());
+/// Steps that were launched before the last one was over.
+static AHEAD: Mutex<Ahead> = Mutex::new(Ahead::new());
 /// When the step that was last seen to begin did so.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
 /// When steps begin and end.
@@ -122,6 +131,65 @@ fn publish(membership: &Membership, phases: &Phases, phase: Phase) {
     }
 }
 
+/// The program is about to record an event.
+#[inline]
+pub(crate) fn marks(event: CUevent) {
+    if let Some(membership) = membership()
+        && membership.page.step().is_busy()
+    {
+        marks::set(event, membership.page.launched());
+    }
+}
+
+/// A call that waits for an event.
+pub(crate) fn waited_for(event: CUevent, wait: impl FnOnce() -> CUresult) -> CUresult {
+    // It may be recorded again meanwhile.
+    let mark = membership().and_then(|_| marks::find(event));
+    let code = waited(None, wait);
+    if is_ok(code)
+        && let (Some(membership), Some(finished)) = (membership(), mark)
+    {
+        told_apart(membership, finished);
+    }
+    code
+}
+
+/// The program has waited for something that came after so many launches, and goes on with others under way.
+fn told_apart(membership: &Membership, finished: u64) {
+    let Ok(_looking) = LOOKING.try_lock() else { return };
+    if !membership.page.step().is_busy() || finished <= BEFORE.load(Ordering::Relaxed) {
+        return;
+    }
+    let mut phases = PHASES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut ahead = AHEAD.lock().unwrap_or_else(PoisonError::into_inner);
+    ahead.waited(membership.page.launched(), phases.take());
+    let over = ahead.over(finished);
+    let runs = ahead.runs();
+    drop(ahead);
+    if let Some((upto, made)) = over {
+        let now = clock::now();
+        ended(membership, &mut phases, made, (upto, now));
+        if runs != Phase::Unknown {
+            publish(membership, &phases, runs);
+        }
+        membership.page.set_begun(now);
+        BEGUN.store(now, Ordering::Relaxed);
+        record::step_began(now);
+    }
+}
+
+/// A step is over, which was up to the launch of that number, at that time.
+fn ended(membership: &Membership, phases: &mut Phases, made: Made, (upto, now): (u64, u64)) {
+    let begun = BEGUN.load(Ordering::Relaxed);
+    let lasts = now.saturating_sub(begun);
+    membership.page.note_step(lasts);
+    let launches = upto.saturating_sub(BEFORE.swap(upto, Ordering::Relaxed));
+    let phase = phases.ended_with(made, lasts, u32::try_from(launches).unwrap_or(u32::MAX));
+    publish(membership, phases, phase);
+    judge(membership, (begun, now), phase, phases);
+    record::step_ended(now, phase);
+}
+
 /// A step has begun.
 fn begin(membership: &Membership, now: u64) {
     membership.page.set_begun(now);
@@ -200,18 +268,16 @@ fn look_after(done: Option<Subject>) {
     // Whoever is looking will see the same.
     let Ok(_looking) = LOOKING.try_lock() else { return };
     let upto = membership.page.launched();
-    let begun = BEGUN.load(Ordering::Relaxed);
     let is_over = UNFINISHED.retain(|logical| !has_left(logical, done));
     let now = clock::now();
     if is_over && finish(membership, upto, now) {
-        let lasts = now.saturating_sub(begun);
-        membership.page.note_step(lasts);
-        let launches = upto.saturating_sub(BEFORE.swap(upto, Ordering::Relaxed));
         let mut phases = PHASES.lock().unwrap_or_else(PoisonError::into_inner);
-        let phase = phases.ended(lasts, u32::try_from(launches).unwrap_or(u32::MAX));
-        publish(membership, &phases, phase);
-        judge(membership, (begun, now), phase, &phases);
-        record::step_ended(now, phase);
+        let behind = phases.take();
+        let made = AHEAD.lock().unwrap_or_else(PoisonError::into_inner).rest(&behind);
+        // What was waited for by an event is over already; of a step that had nothing else there is nothing to tell.
+        if upto > BEFORE.load(Ordering::Relaxed) {
+            ended(membership, &mut phases, made, (upto, now));
+        }
         drop(phases);
         if block_level::is_pending() {
             block_level::idle();
@@ -327,7 +393,7 @@ fn keep_looking(membership: &Membership) {
     Relaxed::for_good();
     wake_in_time();
     let (mut seen, mut quiet, mut waited) = (0, Duration::ZERO, Duration::ZERO);
-    let mut turned = 0;
+    let (mut turned, mut begun) = (0, 0);
     loop {
         publish_memory(membership);
         quiet = if is_busy(membership) { Duration::ZERO } else { quiet + EVERY };
@@ -349,6 +415,12 @@ fn keep_looking(membership: &Membership) {
         // A program that goes on launching has not finished; one that waits says so itself, unless its thread has died.
         waited = if HOT.waiting.load(Ordering::Relaxed) == 0 { Duration::ZERO } else { waited + EVERY };
         let is_waiting = !waited.is_zero() && waited < LONGEST_WAIT;
+        // Who goes on launching, and never waits, is at work all the same.
+        let now = clock::now();
+        if launched != seen && now.saturating_sub(begun.max(BEGUN.load(Ordering::Relaxed))) > GOES_ON_NS {
+            begun = now;
+            membership.page.set_begun(now);
+        }
         if launched == seen && !is_waiting {
             waited = Duration::ZERO;
             for coroutine in coroutine::all().filter(|coroutine| !coroutine.context().0.is_null()) {

@@ -104,7 +104,7 @@ const TREATMENTS: &[(&str, Treatment)] = &[
     ("cuEventQuery", plain(Ask)),
     ("cuEventRecord", plain(Follow)),
     ("cuEventRecordWithFlags", plain(Follow)),
-    ("cuEventSynchronize", counted(Ask, Kind::Synchronise)),
+    ("cuEventSynchronize", counted(Replace, Kind::Synchronise)),
     ("cuStreamBeginCapture", plain(Replace)),
     ("cuStreamBeginCaptureToGraph", plain(Replace)),
     ("cuStreamCopyAttributes", plain(Replace)),

@@ -285,6 +285,25 @@ fn steps_are_told_apart_as_the_server_has_them() {
     training.said();
 }
 
+/// A server whose GPU never waits for its host: between two steps there is no idle time by which they could be told apart.
+#[test]
+fn steps_that_are_launched_ahead_are_told_apart_too() {
+    let ahead = [&LONG_SERVER[..], &["--ahead"]].concat();
+    let tokens = alone("llm_probe", &LONG_SERVER);
+    assert_eq!(alone("llm_probe", &ahead), tokens);
+    let house = House::new("tpot-first");
+    assert_eq!(house.server("alone", &ahead).tokens(), tokens);
+    let found = ToldApart::of(&house, "alone");
+    println!("alone: {found:?}");
+    assert!(found.is_at_least(95), "alone: {found:?}");
+    let training = house.training().go_on();
+    assert_eq!(house.server("beside", &ahead).tokens(), tokens);
+    let found = ToldApart::of(&house, "beside");
+    println!("beside a training: {found:?}");
+    assert!(found.is_at_least(90), "beside a training: {found:?}");
+    assert_eq!(training.said(), *TRAINED);
+}
+
 #[test]
 fn a_server_that_crashes_takes_nobody_along() {
     let house = House::new("tpot-first");

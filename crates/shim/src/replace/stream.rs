@@ -1,15 +1,18 @@
-//! Streams are made and destroyed, and captured.
+//! Streams are made and destroyed, and captured; events are waited for.
 
 use super::replace;
 use crate::bind::{self, capture_begins, capture_may_have_ended};
 use crate::call::is_ok;
 use crate::coroutine::{self, STREAMS, active};
 use crate::digest;
+use crate::entries::counter;
+use crate::stats::count;
+use crate::steps;
 use crate::stream::Kind;
 use core::ffi::{c_int, c_uint};
 use detshare_cuda::DefaultStream;
 use detshare_cuda::types::{
-    CUcontext, CUgraph, CUgraphEdgeData, CUgraphNode, CUresult, CUstream, CUstream_flags, CUstreamAttrID,
+    CUcontext, CUevent, CUgraph, CUgraphEdgeData, CUgraphNode, CUresult, CUstream, CUstream_flags, CUstreamAttrID,
     CUstreamAttrValue, CUstreamCaptureMode,
 };
 
@@ -29,6 +32,10 @@ replace! {
     }
     fn cuStreamDestroy_v2(stream: CUstream) {
         destroy(stream, |stream| cu!(cuStreamDestroy_v2(stream)))
+    }
+    fn cuEventSynchronize(event: CUevent) {
+        count(counter::cuEventSynchronize);
+        steps::waited_for(event, || cu!(cuEventSynchronize(event)))
     }
 }
 

@@ -3,13 +3,15 @@
 //!
 //! Requests come from a seed and arrive after so many steps, so what is computed and in which order is decided by the options
 //! alone. The tokens are printed, a line for each request: `llm_probe --requests 20 --seed 3 --rows 4 --log steps.json`.
+//! With `--ahead` each step is launched before the tokens of the last one are there, as servers do whose GPU is never to wait for
+//! the host; the tokens are the same.
 
 mod model;
 mod requests;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use model::{Model, Place};
+use model::{Model, Place, SLOTS};
 use requests::{Request, Shape};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -39,6 +41,9 @@ struct Arguments {
     /// File for a line of JSON for each step: its kind, and when it began and ended by the monotonic clock, in nanoseconds
     #[arg(long)]
     log: Option<PathBuf>,
+    /// Launches each step before the last one is over
+    #[arg(long)]
+    ahead: bool,
     /// Begins when that file is there, with everything set up
     #[arg(long)]
     begin_when: Option<PathBuf>,
@@ -104,6 +109,14 @@ impl Log {
     }
 }
 
+/// A step that was launched: what it was, since when, and whose tokens it makes in which rows.
+struct Launched {
+    kind: Kind,
+    begin: u64,
+    slot: usize,
+    tokens: Vec<(usize, u32)>,
+}
+
 /// A request that has a row.
 struct Running {
     request: usize,
@@ -124,6 +137,8 @@ struct Server<'a> {
     /// The tokens so far of each request.
     answers: Vec<Vec<u32>>,
     steps: u64,
+    /// The step before, where its tokens are not there yet.
+    launched: Option<Launched>,
     has_stalled: bool,
     log: Option<Log>,
 }
@@ -139,6 +154,7 @@ impl<'a> Server<'a> {
             free: (0..arguments.rows).rev().collect(),
             answers: vec![Vec::new(); requests.len()],
             steps: 0,
+            launched: None,
             has_stalled: false,
             log,
         }
@@ -148,25 +164,45 @@ impl<'a> Server<'a> {
     fn serve(&mut self) -> Result<()> {
         while !self.waiting.is_empty() || !self.running.is_empty() {
             let begin = now()?;
-            let kind = match self.next_with_a_row() {
-                Some((request, row)) => {
-                    self.prefill(request, row)?;
-                    Kind::Prefill
-                }
+            let slot = usize::try_from(self.steps)? % SLOTS;
+            let (kind, tokens) = match self.next_with_a_row() {
+                Some((request, row)) => (Kind::Prefill, self.prefill(slot, request, row)?),
                 None if self.running.is_empty() => {
+                    self.finish()?;
                     self.steps = self.requests[self.waiting[0]].arrives_after;
                     continue;
                 }
-                None => {
-                    self.decode()?;
-                    Kind::Decode
-                }
+                None => (Kind::Decode, self.decode(slot)?),
             };
-            if let Some(log) = &mut self.log {
-                log.add(kind, begin, now()?)?;
+            self.model.bring(slot)?;
+            let launched = Launched { kind, begin, slot, tokens };
+            if self.arguments.ahead {
+                self.finish()?;
+            }
+            self.launched = Some(launched);
+            if !self.arguments.ahead {
+                self.finish()?;
             }
             self.steps += 1;
             self.let_go();
+        }
+        self.finish()
+    }
+
+    /// Waits for the step that was launched last but for the one that is being launched, and takes its tokens.
+    fn finish(&mut self) -> Result<()> {
+        let Some(Launched { kind, begin, slot, tokens }) = self.launched.take() else { return Ok(()) };
+        if self.arguments.ahead {
+            self.model.wait_for(slot)?
+        } else {
+            self.model.wait()?
+        }
+        let all = self.model.tokens(slot);
+        for (request, row) in tokens {
+            self.answers[request].push(all[row as usize]);
+        }
+        if let Some(log) = &mut self.log {
+            log.add(kind, begin, now()?)?;
         }
         Ok(())
     }
@@ -182,33 +218,34 @@ impl<'a> Server<'a> {
         Some((first, row))
     }
 
-    fn prefill(&mut self, request: usize, row: u32) -> Result<()> {
+    fn prefill(&mut self, slot: usize, request: usize, row: u32) -> Result<Vec<(usize, u32)>> {
         let prompt = &self.requests[request].prompt;
         let places: Vec<Place> =
             (0..).zip(prompt).map(|(position, token)| Place { row, position, token: *token, unused: 0 }).collect();
-        self.model.place(&places)?;
+        self.model.place(slot, &places)?;
         self.model.launch_prefill(places.len())?;
         self.running.push(Running { request, row, length: u32::try_from(places.len())?, tokens: 1 });
-        let tokens = self.model.tokens()?;
-        self.answers[request].push(tokens[row as usize]);
-        Ok(())
+        Ok(vec![(request, row)])
     }
 
-    fn decode(&mut self) -> Result<()> {
+    fn decode(&mut self, slot: usize) -> Result<Vec<(usize, u32)>> {
+        // Where the last tokens are not there yet, the device knows them.
+        let token = |running: &Running| self.answers[running.request].last().copied().unwrap_or(0);
         let place = |running: &Running| {
-            let token = *self.answers[running.request].last().context("a prefill gives the first token")?;
-            Ok(Place { row: running.row, position: running.length, token, unused: 0 })
+            let (row, position, token) = (running.row, running.length, token(running));
+            Place { row, position, token, unused: 0 }
         };
-        let places = self.running.iter().map(place).collect::<Result<Vec<_>>>()?;
-        self.model.place(&places)?;
+        let places: Vec<Place> = self.running.iter().map(place).collect();
+        self.model.place(slot, &places)?;
+        if self.arguments.ahead {
+            self.model.feed(places.len())?;
+        }
         self.model.launch_decode(places.len())?;
         self.misbehave()?;
-        let tokens = self.model.tokens()?;
         for running in &mut self.running {
-            self.answers[running.request].push(tokens[running.row as usize]);
             (running.length, running.tokens) = (running.length + 1, running.tokens + 1);
         }
-        Ok(())
+        Ok(self.running.iter().map(|running| (running.request, running.row)).collect())
     }
 
     /// Stalls or crashes if it was told to, with a step under way.

@@ -6,8 +6,8 @@ use anyhow::{Result, ensure};
 use core::ffi::{CStr, c_void};
 use core::ptr::null_mut;
 use detshare_cuda::types::{
-    CUcontext, CUdevice_v1, CUdeviceptr_v2, CUfunction, CUgraph, CUgraphExec, CUmodule, CUstream, CUstream_flags,
-    CUstreamCaptureMode,
+    CUcontext, CUdevice_v1, CUdeviceptr_v2, CUevent, CUevent_flags, CUfunction, CUgraph, CUgraphExec, CUmodule,
+    CUstream, CUstream_flags, CUstreamCaptureMode,
 };
 use detshare_workloads::{Library, cu};
 
@@ -19,12 +19,33 @@ const WIDTH: u32 = 32;
 /// Tokens of a prompt that a kernel reads at once.
 const CHUNK: usize = 4;
 
-/// A block is one place: a token of a row. `embed` makes its words, `project` adds them to what the row remembers in a layer,
+/// A block is one place: a token of a row. `feed` takes it from where `sample` has put the row's last one, `embed` makes its words, `project` adds them to what the row remembers in a layer,
 /// `attend` mixes them with all that it remembers there, and `sample` makes a token of them.
 const KERNELS: &CStr = c"
 .version 7.0
 .target sm_70
 .address_size 64
+.visible .entry feed(.param .u64 places, .param .u64 tokens)
+{
+    .reg .pred %other;
+    .reg .b32 %block, %thread, %row, %token;
+    .reg .b64 %places, %tokens, %offset;
+    mov.u32 %thread, %tid.x;
+    setp.ne.u32 %other, %thread, 0;
+    @%other bra END;
+    ld.param.u64 %places, [places];
+    ld.param.u64 %tokens, [tokens];
+    mov.u32 %block, %ctaid.x;
+    mul.wide.u32 %offset, %block, 16;
+    add.u64 %places, %places, %offset;
+    ld.global.u32 %row, [%places];
+    mul.wide.u32 %offset, %row, 4;
+    add.u64 %tokens, %tokens, %offset;
+    ld.global.u32 %token, [%tokens];
+    st.global.u32 [%places+8], %token;
+END:
+    ret;
+}
 .visible .entry embed(.param .u64 places, .param .u64 hidden)
 {
     .reg .b32 %block, %thread, %i, %position, %token, %x, %high;
@@ -176,40 +197,49 @@ pub(crate) struct Place {
     pub(crate) unused: u32,
 }
 
-/// Memory of the device and as much that is pinned on the host, for copies that nobody waits for.
+/// Steps that can be under way at once.
+pub(crate) const SLOTS: usize = 2;
+
+/// Memory of the device, and as much for each slot that is pinned on the host, for copies that nobody waits for.
 struct Mirrored<T> {
     device: CUdeviceptr_v2,
-    host: *mut T,
+    hosts: [*mut T; SLOTS],
     count: usize,
 }
 
 impl<T: Copy> Mirrored<T> {
     fn new(library: &Library, count: usize) -> Result<Self> {
-        let (mut device, mut host) = (CUdeviceptr_v2(0), null_mut::<c_void>());
+        let (mut device, mut hosts) = (CUdeviceptr_v2(0), [null_mut::<c_void>(); SLOTS]);
         cu!(library, cuMemAlloc_v2(&raw mut device, count * size_of::<T>()))?;
-        cu!(library, cuMemHostAlloc(&raw mut host, count * size_of::<T>(), 0))?;
-        Ok(Self { device, host: host.cast(), count })
+        for host in &mut hosts {
+            cu!(library, cuMemHostAlloc(host, count * size_of::<T>(), 0))?;
+        }
+        Ok(Self { device, hosts: hosts.map(<*mut c_void>::cast), count })
     }
 
-    /// Copies values to the device; those of the last time must have arrived.
-    fn upload(&self, library: &Library, stream: CUstream, values: &[T]) -> Result<()> {
+    /// Copies values to the device; those that the slot had must have arrived.
+    fn upload(&self, library: &Library, stream: CUstream, slot: usize, values: &[T]) -> Result<()> {
         ensure!(values.len() <= self.count, "there is no room for {} values", values.len());
+        let host = self.hosts[slot];
         // SAFETY: the driver's memory for as many values, which nothing else points into.
-        unsafe { core::ptr::copy_nonoverlapping(values.as_ptr(), self.host, values.len()) };
-        cu!(library, cuMemcpyHtoDAsync_v2(self.device, self.host.cast(), size_of_val(values), stream))
+        unsafe { core::ptr::copy_nonoverlapping(values.as_ptr(), host, values.len()) };
+        cu!(library, cuMemcpyHtoDAsync_v2(self.device, host.cast(), size_of_val(values), stream))
     }
 
-    /// What the device has, once the stream was waited for.
-    fn download(&self, library: &Library, stream: CUstream) -> Result<Vec<T>> {
-        cu!(library, cuMemcpyDtoHAsync_v2(self.host.cast(), self.device, self.count * size_of::<T>(), stream))?;
-        cu!(library, cuStreamSynchronize(stream))?;
+    /// Has what the device has then brought to the slot.
+    fn download(&self, library: &Library, stream: CUstream, slot: usize) -> Result<()> {
+        cu!(library, cuMemcpyDtoHAsync_v2(self.hosts[slot].cast(), self.device, self.count * size_of::<T>(), stream))
+    }
+
+    /// What was brought; that was waited for.
+    fn values(&self, slot: usize) -> Vec<T> {
         // SAFETY: the driver's memory for as many values, all of which the copy has written.
-        Ok(unsafe { core::slice::from_raw_parts(self.host, self.count) }.to_vec())
+        unsafe { core::slice::from_raw_parts(self.hosts[slot], self.count) }.to_vec()
     }
 
     fn end(self, library: &Library) -> Result<()> {
         cu!(library, cuMemFree_v2(self.device))?;
-        cu!(library, cuMemFreeHost(self.host.cast()))
+        self.hosts.into_iter().try_for_each(|host| cu!(library, cuMemFreeHost(host.cast())))
     }
 }
 
@@ -217,11 +247,14 @@ pub(crate) struct Model {
     library: Library,
     device: CUdevice_v1,
     module: CUmodule,
+    feed: CUfunction,
     embed: CUfunction,
     project: CUfunction,
     attend: CUfunction,
     sample: CUfunction,
     stream: CUstream,
+    /// When the tokens of a slot's step are there.
+    events: [CUevent; SLOTS],
     places: Mirrored<Place>,
     /// The words of each place.
     hidden: CUdeviceptr_v2,
@@ -250,10 +283,14 @@ impl Model {
             cu!(library, cuModuleGetFunction(&raw mut kernel, module, name.as_ptr()))?;
             Ok::<_, anyhow::Error>(kernel)
         };
-        let [embed, project, attend, sample] =
-            [kernel(c"embed")?, kernel(c"project")?, kernel(c"attend")?, kernel(c"sample")?];
+        let [feed, embed, project, attend, sample] =
+            [kernel(c"feed")?, kernel(c"embed")?, kernel(c"project")?, kernel(c"attend")?, kernel(c"sample")?];
         let mut stream = CUstream(null_mut());
         cu!(library, cuStreamCreate(&raw mut stream, CUstream_flags::CU_STREAM_NON_BLOCKING.0))?;
+        let mut events = [CUevent(null_mut()); SLOTS];
+        for event in &mut events {
+            cu!(library, cuEventCreate(event, CUevent_flags::CU_EVENT_DISABLE_TIMING.0))?;
+        }
         let context = shape.longest_prompt + shape.longest_output;
         let most_places = rows.max(shape.longest_prompt);
         let (mut hidden, mut cache) = (CUdeviceptr_v2(0), CUdeviceptr_v2(0));
@@ -266,11 +303,13 @@ impl Model {
             library,
             device,
             module,
+            feed,
             embed,
             project,
             attend,
             sample,
             stream,
+            events,
             places,
             hidden,
             cache,
@@ -282,9 +321,15 @@ impl Model {
         Ok(model)
     }
 
-    /// Says what the next step works on.
-    pub(crate) fn place(&self, places: &[Place]) -> Result<()> {
-        self.places.upload(&self.library, self.stream, places)
+    /// Says what the next step works on, in a slot whose last step was waited for.
+    pub(crate) fn place(&self, slot: usize, places: &[Place]) -> Result<()> {
+        self.places.upload(&self.library, self.stream, slot, places)
+    }
+
+    /// Gives each row that was placed its last token, which the host need not know.
+    pub(crate) fn feed(&self, rows: usize) -> Result<()> {
+        let (mut places, mut tokens) = (self.place_at(0), self.tokens.device);
+        self.launch(self.feed, u32::try_from(rows)?, &mut [(&raw mut places).cast(), (&raw mut tokens).cast()])
     }
 
     /// Reads a prompt that was placed, chunk by chunk, and makes the first token.
@@ -300,9 +345,25 @@ impl Model {
         cu!(self.library, cuGraphLaunch(self.graphs[rows - 1], self.stream))
     }
 
-    /// Waits for the step and returns the last token of each row.
-    pub(crate) fn tokens(&self) -> Result<Vec<u32>> {
-        self.tokens.download(&self.library, self.stream)
+    /// Has the last token of each row brought to the slot when the step is over.
+    pub(crate) fn bring(&self, slot: usize) -> Result<()> {
+        self.tokens.download(&self.library, self.stream, slot)?;
+        cu!(self.library, cuEventRecord(self.events[slot], self.stream))
+    }
+
+    /// Waits for everything.
+    pub(crate) fn wait(&self) -> Result<()> {
+        cu!(self.library, cuStreamSynchronize(self.stream))
+    }
+
+    /// Waits for the slot's step, and not for the one behind it.
+    pub(crate) fn wait_for(&self, slot: usize) -> Result<()> {
+        cu!(self.library, cuEventSynchronize(self.events[slot]))
+    }
+
+    /// The last token of each row after the slot's step, which was waited for.
+    pub(crate) fn tokens(&self, slot: usize) -> Vec<u32> {
+        self.tokens.values(slot)
     }
 
     fn capture(&self, rows: u32) -> Result<CUgraphExec> {
@@ -360,6 +421,9 @@ impl Model {
         let library = &self.library;
         for graph in &self.graphs {
             cu!(library, cuGraphExecDestroy(*graph))?;
+        }
+        for event in self.events {
+            cu!(library, cuEventDestroy_v2(event))?;
         }
         self.places.end(library)?;
         self.tokens.end(library)?;
