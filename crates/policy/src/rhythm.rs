@@ -137,6 +137,8 @@ pub struct Learner {
     due_ns: Option<u64>,
     spread_ns: u64,
     wrong: u32,
+    /// Steps in a row that began later than they were due.
+    late: u32,
     /// What the GPU does in a step, on all SMs.
     work: Distances,
     /// Steps in a row that were too long for the few SMs that they had.
@@ -246,6 +248,7 @@ impl Learner {
             due_ns: None,
             spread_ns: 0,
             wrong: 0,
+            late: 0,
             work: Distances::NONE,
             cramped: 0,
             part: Rhythm::ALL,
@@ -275,6 +278,8 @@ impl Learner {
         }
         let is_wrong = |due: u64| now_ns.abs_diff(due) > self.spread_ns.saturating_mul(4).max(JITTER_NS * 2);
         self.wrong = if self.due_ns.is_some_and(is_wrong) { self.wrong + 1 } else { 0 };
+        let is_late = |due: u64| now_ns.saturating_sub(due) > self.spread_ns.max(JITTER_NS);
+        self.late = if self.due_ns.is_some_and(is_late) { self.late + 1 } else { 0 };
         if self.wrong >= WRONG {
             self.wrong = 0;
             for distances in [&mut self.periods, &mut self.pauses] {
@@ -324,7 +329,7 @@ impl Learner {
             let due = start.filter(|start| *start <= now_ns)?.saturating_add(habit.middle_ns);
             Some((habit.spread_ns, due)).filter(|_| due > now_ns)
         };
-        let best = from(self.began_ns, habits.period).into_iter().chain(from(Some(now_ns), habits.pause)).min();
+        let best = from(self.beat_ns(habits.period), habits.period).into_iter().chain(from(Some(now_ns), habits.pause)).min();
         Rhythm {
             due_ns: best.map(|(_, due)| due),
             spread_ns: best.map_or(0, |(spread, _)| spread),
@@ -336,6 +341,18 @@ impl Learner {
             long_ns: habits.within[1],
             ..Rhythm::UNKNOWN
         }
+    }
+
+    /// From when the next step is a period away: when this one began, unless it alone was late. Who works by a clock has not moved that
+    /// for one step that the host began late, and the next one would come before it is expected. If the next one is late as well, the
+    /// clock goes from the steps.
+    fn beat_ns(&self, period: Option<Habit>) -> Option<u64> {
+        let began_ns = self.began_ns?;
+        let by_the_clock = self.due_ns.filter(|due| {
+            let late_ns = began_ns.saturating_sub(*due);
+            self.late == 1 && period.is_some_and(|period| late_ns < period.middle_ns / 2)
+        });
+        Some(by_the_clock.unwrap_or(began_ns))
     }
 
     /// What is known now. The next step is due only between two steps.

@@ -29,6 +29,19 @@ fn a_beat_is_known_to_a_tenth_of_a_millisecond() {
     assert!(errors[8..].iter().all(|error| error.is_some_and(|ns| ns < 100_000)), "{errors:?}");
 }
 
+/// A host that begins one step late does not move the clock that requests come by; one that moves it is followed.
+#[test]
+fn a_late_step_does_not_move_the_beat_and_two_in_a_row_do() {
+    let mut learner = Learner::new();
+    let late = |i: u64| if i == 50 { 2 * MS } else { 0 };
+    errors(&mut learner, (0..51).map(|i| (10 * MS + i * 6 * MS + late(i), MS)));
+    assert_eq!(learner.rhythm().due_ns, Some(10 * MS + 51 * 6 * MS), "the one behind the late one is on the clock");
+    let moved = 2 * MS;
+    let after = errors(&mut learner, (51..80).map(|i| (10 * MS + i * 6 * MS + moved, MS)));
+    assert!(after[..2].iter().flatten().all(|ns| *ns <= moved), "{after:?}");
+    assert!(after[2..].iter().all(|error| error.is_some_and(|ns| ns < 100_000)), "{after:?}");
+}
+
 #[test]
 fn even_pauses_are_known_too() {
     let mut at = MS;

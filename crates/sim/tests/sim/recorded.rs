@@ -1,7 +1,7 @@
 //! What was recorded on an H200: servers and trainings, each alone, here together. Ways of sharing that were measured to
 //! differ there differ in the same order here. Kernels' durations are those that the shim had learned.
 
-use detshare_policy::Dial;
+use detshare_policy::{Dial, Rhythm};
 use detshare_policy::rhythm::Learner;
 use detshare_sim::record::together;
 use detshare_sim::report::Report;
@@ -190,6 +190,9 @@ fn two_trainings_get_more_done_than_by_turns() {
     assert!(together("two-half-train", "slo-aware") > 1_500, "who leaves half of it idle leaves it to the other");
 }
 
+/// How long before a step that is due the GPU rests.
+const REST_NS: u64 = 100_000;
+
 /// Steps as they began on the GPU, under a server that answers by the clock: 49 of 50 are known to a tenth of a
 /// millisecond, some programs are late themselves.
 #[test]
@@ -198,9 +201,12 @@ fn when_a_step_is_due_was_known_on_the_gpu() {
         let trace = recorded(server);
         let Some(Arrivals::Recorded { at_ns }) = &trace.tenants[0].arrivals else { panic!("it was recorded") };
         let mut learner = Learner::new();
-        let mut errors = Vec::new();
+        let (mut errors, mut early) = (Vec::new(), 0);
         for began in at_ns {
-            errors.extend(learner.rhythm().due_ns.map(|due| due.abs_diff(*began)));
+            let Rhythm { due_ns, spread_ns, .. } = learner.rhythm();
+            errors.extend(due_ns.map(|due| due.abs_diff(*began)));
+            // Nothing rests for it yet.
+            early += u32::from(due_ns.is_some_and(|due| due.saturating_sub(*began) > spread_ns + REST_NS));
             learner.began(*began);
             learner.ended(began + lasts_ns, None);
         }
@@ -208,5 +214,6 @@ fn when_a_step_is_due_was_known_on_the_gpu() {
         assert!(errors.len() + 16 >= at_ns.len(), "{server}: {} of {} were predicted", errors.len(), at_ns.len());
         let (middle, most) = (errors[errors.len() / 2], errors[errors.len() * 49 / 50]);
         assert!(middle < 20_000 && most < 100_000, "{server}: {middle} ns in the middle, {most} ns for 49 of 50");
+        assert_eq!(early, 0, "{server}: no step comes before it is expected, after one that was late neither");
     }
 }
