@@ -1,7 +1,9 @@
 //! Which version of a kernel a best-effort launch runs: as it is, in slices, or so that it gives way between two blocks.
 //!
-//! What a version costs is only known once it has run. So each one that applies is tried on a few of the program's own
-//! launches, in turn; nothing ever runs twice. Then the fastest is taken that gives way in time, and if none does, the one
+//! What a version costs is only known once it has run. So those that may be taken are tried on a few of the program's own
+//! launches, in turn; nothing ever runs twice. Smaller slices and fewer persistent blocks give way sooner and take longer: what may give way
+//! in time by what the original takes is tried first, from the largest on, until one does; the others only if none does, and until
+//! one is much slower than the original. Then the fastest is taken that gives way in time, and if none does, the one
 //! that gives way soonest. None is taken that is much slower than the original: giving way is not worth everything.
 //!
 //! A kernel that is short enough by itself is left as it is, and nothing is tried.
@@ -38,9 +40,9 @@ pub enum Version {
 }
 
 /// How many versions there are.
-pub const COUNT: usize = 11;
+pub const COUNT: usize = 15;
 
-/// All of them; the first is the original.
+/// All of them; the first is the original. Of each kind the largest come first.
 pub const VERSIONS: [Version; COUNT] = [
     Version::Original,
     Version::Slices { waves: 8 },
@@ -48,12 +50,33 @@ pub const VERSIONS: [Version; COUNT] = [
     Version::Slices { waves: 2 },
     Version::Slices { waves: 1 },
     Version::Preemptible { blocks_per_sm: 32 },
+    Version::Preemptible { blocks_per_sm: 24 },
     Version::Preemptible { blocks_per_sm: 16 },
+    Version::Preemptible { blocks_per_sm: 12 },
     Version::Preemptible { blocks_per_sm: 8 },
+    Version::Preemptible { blocks_per_sm: 6 },
     Version::Preemptible { blocks_per_sm: 4 },
+    Version::Preemptible { blocks_per_sm: 3 },
     Version::Preemptible { blocks_per_sm: 2 },
     Version::Preemptible { blocks_per_sm: 1 },
 ];
+
+impl Version {
+    /// By what a version is kept: it is the same one whatever others there are.
+    #[must_use]
+    pub const fn identity(self) -> u64 {
+        match self {
+            Self::Original => 0,
+            Self::Slices { waves } => 1 << 32 | waves as u64,
+            Self::Preemptible { blocks_per_sm } => 2 << 32 | blocks_per_sm as u64,
+        }
+    }
+
+    /// Whether both are slices, or both persistent blocks.
+    fn is_like(self, other: Self) -> bool {
+        core::mem::discriminant(&self) == core::mem::discriminant(&other)
+    }
+}
 
 /// The number of the original in [`VERSIONS`].
 pub const ORIGINAL: usize = 0;
@@ -65,43 +88,39 @@ pub struct Extent {
     pub blocks: u64,
     /// SMs that it runs on.
     pub sms: u32,
-    /// Blocks of the kernel that an SM holds at once.
-    pub resident: u32,
-    /// Whether there is a sliced version,
-    pub sliced: bool,
-    /// and a preemptible one.
-    pub preemptible: bool,
+    /// Blocks of the sliced version that an SM holds at once; 0 if there is none, or none fits.
+    pub sliced: u32,
+    /// The same of the preemptible one.
+    pub preemptible: u32,
 }
 
 impl Extent {
-    /// Blocks that are resident at once.
-    #[must_use]
-    pub const fn wave(&self) -> u64 {
-        let wave = self.resident as u64 * self.sms as u64;
-        if wave == 0 { 1 } else { wave }
-    }
-
     /// Blocks of one launch of this version: of a slice, or persistent ones.
     #[must_use]
     pub fn at_once(&self, version: Version) -> u64 {
+        let wave = |blocks_per_sm: u32| u64::from(blocks_per_sm) * u64::from(self.sms);
         let most = match version {
             Version::Original => return self.blocks,
-            Version::Slices { waves } => self.wave().saturating_mul(waves.into()),
-            Version::Preemptible { blocks_per_sm } => u64::from(blocks_per_sm.min(self.resident)) * u64::from(self.sms),
+            Version::Slices { waves } => wave(self.sliced).saturating_mul(waves.into()),
+            Version::Preemptible { blocks_per_sm } => wave(blocks_per_sm.min(self.preemptible)),
         };
         most.clamp(1, self.blocks.max(1))
     }
 
     /// Whether the version can do what it is for: more than one slice, or persistent blocks that each take several.
-    /// Of those with more persistent blocks than an SM holds, the first counts, and holds as many as there can be.
+    /// Of those with more persistent blocks than an SM holds, the last counts, and holds as many as there can be.
     #[must_use]
     pub fn applies(&self, version: Version) -> bool {
         match version {
             Version::Original => true,
-            Version::Slices { .. } => self.sliced && self.at_once(version) < self.blocks,
+            Version::Slices { .. } => self.sliced != 0 && self.at_once(version) < self.blocks,
             Version::Preemptible { blocks_per_sm } => {
-                let is_new = blocks_per_sm == 1 || blocks_per_sm / 2 < self.resident;
-                self.preemptible && is_new && self.at_once(version) < self.blocks
+                let fewer = VERSIONS.iter().filter_map(|other| match other {
+                    Version::Preemptible { blocks_per_sm: other } => Some(*other).filter(|it| *it < blocks_per_sm),
+                    _ => None,
+                });
+                let is_new = fewer.max().unwrap_or(0) < self.preemptible;
+                is_new && self.at_once(version) < self.blocks
             }
         }
     }
@@ -254,16 +273,26 @@ pub fn choose(extent: &Extent, measured: &[Measured; COUNT], limit_ns: u64, now_
     if original.took_ns <= limit_ns {
         return (ORIGINAL, Because::Short);
     }
+    let slowest = original.took_ns.saturating_add(original.took_ns / 100 * MOST_SLOWDOWN);
     let applying = || (0..COUNT).filter(|number| extent.applies(VERSIONS[*number]));
-    let is_known = |it: &Measured| it.is_judged() || it.is_hopeless(original.took_ns);
-    if let Some(number) = applying().find(|number| !is_known(&measured[*number])) {
+    let is_known = |number: usize| measured[number].is_judged() || measured[number].is_hopeless(original.took_ns);
+    let is_good = |number: usize| is_known(number) && measured[number].took_ns <= slowest;
+    let turnaround = |number: usize| turnaround_ns(extent, VERSIONS[number], &measured[number], now_ns);
+    let is_in_time = |number: usize| is_good(number) && turnaround(number) <= limit_ns;
+    // Of an untried one: as if it took no longer than the original.
+    let may_be_in_time = |number: usize| by_blocks_ns(extent, VERSIONS[number], original) <= limit_ns;
+    let larger = |number: usize| (1..number).filter(move |other| VERSIONS[*other].is_like(VERSIONS[number]));
+    // What is smaller takes longer.
+    let is_too_slow = |number: usize| is_known(number) && !is_good(number);
+    let is_untried = |number: usize| !is_known(number) && !larger(number).any(is_too_slow);
+    let untried = || applying().filter(|number| is_untried(*number));
+    let next = untried().find(|number| may_be_in_time(*number) && !larger(*number).any(is_in_time));
+    let is_any_in_time = applying().any(|number| number != ORIGINAL && is_in_time(number));
+    if let Some(number) = next.or_else(|| if is_any_in_time { None } else { untried().next() }) {
         return (number, Because::Trying);
     }
-    let slowest = original.took_ns.saturating_add(original.took_ns / 100 * MOST_SLOWDOWN);
-    let turnaround = |number: usize| turnaround_ns(extent, VERSIONS[number], &measured[number], now_ns);
-    let good = || applying().filter(|number| measured[*number].took_ns <= slowest);
-    let in_time =
-        good().filter(|number| turnaround(*number) <= limit_ns).min_by_key(|number| measured[*number].took_ns);
+    let good = || applying().filter(|number| is_good(*number));
+    let in_time = good().filter(|number| is_in_time(*number)).min_by_key(|number| measured[*number].took_ns);
     if let Some(number) = in_time {
         return (number, Because::InTime);
     }
@@ -277,7 +306,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const EXTENT: Extent = Extent { blocks: 100_000, sms: 132, resident: 4, sliced: true, preemptible: true };
+    const EXTENT: Extent = Extent { blocks: 100_000, sms: 132, sliced: 4, preemptible: 4 };
     const MS: u64 = 1_000_000;
 
     /// As if each version had been measured often enough to take that long.
@@ -296,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_far_too_slow_is_tried_once() {
+    fn what_is_far_too_slow_is_tried_once_and_what_is_smaller_not_at_all() {
         let mut measured = [Measured::default(); COUNT];
         let mut tried = [0; COUNT];
         loop {
@@ -310,10 +339,54 @@ mod tests {
             measured[number].note(if is_slow { 40 * MS } else { 4 * MS });
         }
         let expected = |version| match version {
-            Version::Preemptible { .. } => u32::from(EXTENT.applies(version)),
+            Version::Preemptible { blocks_per_sm } => u32::from(blocks_per_sm == EXTENT.preemptible),
             Version::Original | Version::Slices { .. } => TRIES,
         };
         assert_eq!(tried, VERSIONS.map(expected));
+    }
+
+    /// Those that are tried until something is taken, of a kernel whose versions are all so much slower, in hundredths.
+    fn tried(extent: &Extent, original_ns: u64, slower: impl Fn(Version) -> u64) -> (Vec<Version>, (usize, Because)) {
+        let (mut measured, mut tried) = ([Measured::default(); COUNT], Vec::new());
+        loop {
+            let (number, because) = choose(extent, &measured, TURNAROUND_NS, 0);
+            if ![Because::Unmeasured, Because::Trying].contains(&because) {
+                return (tried, (number, because));
+            }
+            if because == Because::Trying && !tried.contains(&VERSIONS[number]) {
+                tried.push(VERSIONS[number]);
+            }
+            let more = if number == ORIGINAL { 0 } else { slower(VERSIONS[number]) };
+            measured[number].note(original_ns + original_ns / 100 * more);
+        }
+    }
+
+    /// 40 ms of a million and a half small blocks, eight of which an SM holds: the first version gives way in 30 µs, and no other
+    /// is tried.
+    #[test]
+    fn trying_ends_with_the_first_of_a_kind_that_gives_way_in_time() {
+        let extent = Extent { blocks: 1_400_000, sms: 132, sliced: 8, preemptible: 8 };
+        let eight = Version::Preemptible { blocks_per_sm: 8 };
+        let (all, (number, because)) = tried(&extent, 40 * MS, |_| 3);
+        assert_eq!((all, VERSIONS[number], because), (vec![eight], eight, Because::InTime));
+        // As they are 8 % slower, it is 32.6 µs, and with six of them on an SM less.
+        let six = Version::Preemptible { blocks_per_sm: 6 };
+        let (all, (number, because)) = tried(&extent, 40 * MS, |_| 8);
+        assert_eq!((all, VERSIONS[number], because), (vec![eight, six], six, Because::InTime));
+    }
+
+    /// Blocks of a tenth of a millisecond: what might give way in time is far too slow, and the others are tried until one is.
+    #[test]
+    fn where_none_may_give_way_in_time_trying_ends_with_what_is_too_slow() {
+        let extent = Extent { blocks: 65_536, sms: 132, sliced: 8, preemptible: 8 };
+        let (all, (number, because)) = tried(&extent, 9 * MS, |version| match version {
+            Version::Preemptible { blocks_per_sm: 8 } => 11,
+            Version::Preemptible { .. } => 40,
+            _ => 17,
+        });
+        let persistent: Vec<_> = all.into_iter().filter(|it| matches!(it, Version::Preemptible { .. })).collect();
+        assert_eq!(persistent, [1, 8, 6].map(|blocks_per_sm| Version::Preemptible { blocks_per_sm }));
+        assert_eq!((VERSIONS[number], because), (Version::Preemptible { blocks_per_sm: 8 }, Because::Soonest));
     }
 
     #[test]
@@ -396,22 +469,27 @@ mod tests {
 
     #[test]
     fn as_many_persistent_blocks_as_an_sm_holds_are_tried_once() {
-        let extent = Extent { resident: 3, ..EXTENT };
-        let tried = VERSIONS.iter().filter(|version| extent.applies(**version)).map(|version| extent.at_once(*version));
-        assert_eq!(tried.skip(1).collect::<Vec<_>>(), [396 * 8, 396 * 4, 396 * 2, 396, 396, 264, 132]);
+        let of = |sliced, preemptible| {
+            let extent = Extent { sliced, preemptible, ..EXTENT };
+            let applying = VERSIONS.iter().filter(|version| extent.applies(**version));
+            applying.map(|version| extent.at_once(*version)).skip(1).collect::<Vec<_>>()
+        };
+        assert_eq!(of(3, 3), [396 * 8, 396 * 4, 396 * 2, 396, 396, 264, 132]);
+        assert_eq!(of(4, 5), [528 * 8, 528 * 4, 528 * 2, 528, 660, 528, 396, 264, 132], "each has its own");
+        assert_eq!(of(0, 1), [132]);
+        assert_eq!(of(0, 0), [], "none fits");
     }
 
     fn extents() -> impl Strategy<Value = Extent> {
-        (0..u64::from(u32::MAX), 0..200_u32, 0..40_u32, any::<bool>(), any::<bool>()).prop_map(
-            |(blocks, sms, resident, sliced, preemptible)| Extent { blocks, sms, resident, sliced, preemptible },
-        )
+        (0..u64::from(u32::MAX), 0..200_u32, 0..40_u32, 0..40_u32)
+            .prop_map(|(blocks, sms, sliced, preemptible)| Extent { blocks, sms, sliced, preemptible })
     }
 
     proptest! {
         /// Whatever the launches take: trying ends, and what is chosen then can run and is not much slower.
         #[test]
         fn trying_ends_with_something_that_applies(
-            extent in extents(), took in prop::array::uniform11(1..u64::MAX / 2), gave_way in prop::array::uniform11(0..u64::MAX),
+            extent in extents(), took in prop::array::uniform15(1..u64::MAX / 2), gave_way in prop::array::uniform15(0..u64::MAX),
             limit in 1..u64::MAX,
         ) {
             let mut measured = [Measured::default(); COUNT];

@@ -329,7 +329,8 @@ impl Learner {
             let due = start.filter(|start| *start <= now_ns)?.saturating_add(habit.middle_ns);
             Some((habit.spread_ns, due)).filter(|_| due > now_ns)
         };
-        let best = from(self.beat_ns(habits.period), habits.period).into_iter().chain(from(Some(now_ns), habits.pause)).min();
+        let best =
+            from(self.beat_ns(habits.period), habits.period).into_iter().chain(from(Some(now_ns), habits.pause)).min();
         Rhythm {
             due_ns: best.map(|(_, due)| due),
             spread_ns: best.map_or(0, |(spread, _)| spread),

@@ -129,34 +129,44 @@ fn pass_if_decided(coroutine: &'static Coroutine, logical: &'static Logical, pro
         let asked = Asked { coroutine, logical, profile, part: None };
         // What was written down for a launch that was then not made.
         _ = passed::take();
-        let (lane, _) = pass_asked(membership, &asked);
+        let PartPassed { lane, .. } = pass_asked(membership, &asked);
         return Passed { lane, decision: passed::take() };
     }
     Passed { lane: lane(coroutine), decision: None }
 }
 
-/// Lets a part of a kernel pass, after a hold or at once; returns the lane that it gets, and whether it was held for
-/// anybody else.
+/// How a part of a kernel came through.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PartPassed {
+    /// The lane that it gets.
+    pub(crate) lane: usize,
+    /// Whether it was held for anybody else,
+    pub(crate) was_held: bool,
+    /// and for as long as a launch may be: somebody else wants the GPU still.
+    pub(crate) is_forced: bool,
+}
+
+/// Lets a part of a kernel pass, after a hold or at once.
 pub(crate) fn pass_part(
     coroutine: &'static Coroutine,
     logical: &'static Logical,
     profile: &'static Profile,
     part: Part,
-) -> (usize, bool) {
+) -> PartPassed {
     if !HOT.scheduled.load(Ordering::Relaxed)
         && let Some(membership) = membership()
         && membership.is_connected()
     {
         return pass_asked(membership, &Asked { coroutine, logical, profile, part: Some(part) });
     }
-    (lane(coroutine), false)
+    PartPassed { lane: lane(coroutine), was_held: false, is_forced: false }
 }
 
-fn pass_asked(membership: &'static Membership, asked: &Asked) -> (usize, bool) {
-    let (lane, held_for) = ask_and_hold(membership, asked);
+fn pass_asked(membership: &'static Membership, asked: &Asked) -> PartPassed {
+    let Through { lane, held_for, is_forced } = ask_and_hold(membership, asked);
     let lane = index(membership, asked.coroutine, lane);
     publish(membership, asked.coroutine, lane);
-    (lane, held_for.is_some_and(|reason| reason != Reason::InFlight))
+    PartPassed { lane, was_held: held_for.is_some_and(|reason| reason != Reason::InFlight), is_forced }
 }
 
 /// The lane for a piece of work that cannot be held any more.
@@ -197,14 +207,20 @@ pub(crate) fn launched_part(coroutine: &'static Coroutine, state: &mut State, ex
     }
 }
 
-/// The lane, and why it was held at first if it was.
-fn ask_and_hold(membership: &'static Membership, asked: &Asked) -> (Lane, Option<Reason>) {
+/// The lane, why it was held at first if it was, and whether that was for as long as can be.
+struct Through {
+    lane: Lane,
+    held_for: Option<Reason>,
+    is_forced: bool,
+}
+
+fn ask_and_hold(membership: &'static Membership, asked: &Asked) -> Through {
     match ask(membership, Some(asked)) {
         Answer::Run(lane, reason) => {
             if is_noted() || passed::is_news(lane, reason) {
                 note(membership, asked, lane, reason, None);
             }
-            (lane, None)
+            Through { lane, held_for: None, is_forced: false }
         }
         answer => hold(membership, asked, answer),
     }
@@ -260,7 +276,7 @@ fn doubts(profile: &Profile, predicted: Option<u64>) -> u8 {
 
 /// Waits until the launch may run, or has been held for long enough.
 #[cold]
-fn hold(membership: &'static Membership, asked: &Asked, mut answer: Answer) -> (Lane, Option<Reason>) {
+fn hold(membership: &'static Membership, asked: &Asked, mut answer: Answer) -> Through {
     let mut begun = None;
     let mut held = None;
     let mut why: Option<(Reason, Option<u8>)> = None;
@@ -274,7 +290,7 @@ fn hold(membership: &'static Membership, asked: &Asked, mut answer: Answer) -> (
                 let ns = now.saturating_sub(started);
                 let held = why.map(|(reason, because_of)| Held { ns, reason, because_of });
                 note(membership, asked, lane, reason, held);
-                return (lane, why.map(|(reason, _)| reason));
+                return Through { lane, held_for: why.map(|(reason, _)| reason), is_forced: false };
             }
             Answer::Paused => {
                 // Whoever is paused wants nothing, and nobody makes way for it.
@@ -289,7 +305,7 @@ fn hold(membership: &'static Membership, asked: &Asked, mut answer: Answer) -> (
                     let held =
                         why.map(|(reason, because_of)| Held { ns: now.saturating_sub(started), reason, because_of });
                     note(membership, asked, Lane::Full, Reason::LongestHold, held);
-                    return (Lane::Full, why.map(|(reason, _)| reason));
+                    return Through { lane: Lane::Full, held_for: why.map(|(reason, _)| reason), is_forced: true };
                 }
                 // Who waits for its own work is not kept from anything.
                 if reason != Reason::InFlight {
@@ -307,6 +323,8 @@ fn hold(membership: &'static Membership, asked: &Asked, mut answer: Answer) -> (
             // What other streams have in flight ends beside it: sooner than all of it one after the other.
             let bound = if in_flight::is_spread() { bound.min(LIGHT_SLEEP) } else { bound };
             _ = wait_spinning(&[membership.daemon.watch(epoch)], bound, bound);
+            // Nobody has held it meanwhile.
+            counted = clock::now();
         } else {
             sleep(membership, epoch, steps, now, (bound, slice));
             let after = clock::now();
@@ -314,7 +332,7 @@ fn hold(membership: &'static Membership, asked: &Asked, mut answer: Answer) -> (
             counted = after;
         }
         if !membership.is_connected() {
-            return (Lane::Full, why.map(|(reason, _)| reason));
+            return Through { lane: Lane::Full, held_for: why.map(|(reason, _)| reason), is_forced: false };
         }
         answer = ask(membership, Some(asked));
     }

@@ -23,7 +23,7 @@ use super::versions::{self, Versions};
 use super::waiting::{Waited, nanoseconds, wait};
 use crate::call::{elapsed, is_ok};
 use crate::coroutine::Coroutine;
-use crate::gate::{self, Part};
+use crate::gate::{self, Part, PartPassed};
 use crate::kernel::{Profile, Shape};
 use crate::lane::FULL;
 use crate::relaxed::Relaxed;
@@ -35,7 +35,6 @@ use detshare_board::clock;
 use detshare_cuda::types::{CUfunction, CUresult, CUstream};
 use detshare_policy::block_level::Version;
 use detshare_ptx::block_level::{Division, Slice};
-use std::sync::MutexGuard;
 
 /// After a wait in vain for what is before it the next so many launches in that stream do not wait.
 const IMPATIENT: u32 = 64;
@@ -81,7 +80,7 @@ pub(crate) fn launch(request: &Request<'_>) -> Launched {
     if let Some(forced) = settings::get().forced() {
         return job.forced(forced).map_or(nothing, Launched::InParts);
     }
-    let plan = plan::of(request.function, request.shape, request.profile, job.versions, request.coroutine);
+    let plan = plan::of(request.shape, request.profile, job.versions, request.coroutine);
     let Some(plan) = plan else { return nothing };
     let next = plan.next(request.profile);
     let conduct = Conduct::planned(plan, &next);
@@ -142,8 +141,9 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Takes the stream's lock for the first part, and the stream for all of them. None if what is before it goes on.
-    pub(super) fn begin(&self, conduct: &Conduct<'_>) -> Option<(MutexGuard<'static, State>, Occupied)> {
+    /// Takes the stream for all parts. None if what is before them goes on. Each part passes the gate after that: what is decided
+    /// while somebody waits is not true any more.
+    pub(super) fn begin(&self, conduct: &Conduct<'_>) -> Option<Occupied> {
         let started = clock::now();
         loop {
             let mut state = self.request.logical.begin();
@@ -153,7 +153,7 @@ impl<'a> Job<'a> {
             if cu!(cuStreamQuery(state.handle())) != CUresult::CUDA_ERROR_NOT_READY {
                 state.unready = 0;
                 Logical::occupy(&mut state);
-                return Some((state, Occupied(self.request.logical)));
+                return Some(Occupied(self.request.logical));
             }
             let is_long = clock::now().saturating_sub(started) > nanoseconds(conduct.before());
             if is_long || state.unready > 0 {
@@ -195,7 +195,16 @@ impl<'a> Job<'a> {
         if has_failed { CUresult::CUDA_SUCCESS } else { code }
     }
 
-    pub(super) fn pass(&self, conduct: &Conduct<'_>, is_alone: bool) -> (usize, bool) {
+    /// What the program gets if a part was refused. If it was the first the original is launched, and that version of it not again.
+    pub(super) fn refused_as(&self, conduct: &Conduct<'_>, code: CUresult, is_first: bool) -> Option<CUresult> {
+        if is_first {
+            conduct.plan.into_iter().for_each(|(plan, number)| plan.refused(number));
+            return None;
+        }
+        Some(self.refused(code))
+    }
+
+    pub(super) fn pass(&self, conduct: &Conduct<'_>, is_alone: bool) -> PartPassed {
         let Request { coroutine, logical, profile, .. } = self.request;
         let part = Part { lasts_ns: conduct.part_ns, is_alone, has_all: false };
         gate::pass_part(coroutine, logical, profile, part)
@@ -211,8 +220,9 @@ impl<'a> Job<'a> {
         let [end, start, other] = control.events();
         let ends = [end, other];
         let _relaxed = Relaxed::new();
-        let (mut lane, _) = self.pass(conduct, false);
-        let (mut state, _occupied) = self.begin(conduct)?;
+        let _occupied = self.begin(conduct)?;
+        let mut lane = self.pass(conduct, false).lane;
+        let mut state = self.request.logical.lock();
         let (mut first, mut number, mut has_waited) = (0, 0, true);
         let (mut held, mut share) = (Duration::ZERO, 0.0);
         loop {
@@ -237,7 +247,7 @@ impl<'a> Job<'a> {
             // Before anything can return: whoever lets others into the stream again takes its lock.
             drop(state);
             if !is_ok(code) {
-                return (first > 0).then(|| self.refused(code));
+                return self.refused_as(conduct, code, first == 0);
             }
             if first == 0 {
                 note(SLICED);
@@ -255,9 +265,9 @@ impl<'a> Job<'a> {
             }
             if has_waited {
                 let asked = clock::now();
-                let (next, is_held) = self.pass(conduct, false);
-                lane = next;
-                held += Duration::from_nanos(if is_held { clock::now().saturating_sub(asked) } else { 0 });
+                let passed = self.pass(conduct, false);
+                lane = passed.lane;
+                held += Duration::from_nanos(if passed.was_held { clock::now().saturating_sub(asked) } else { 0 });
             }
             state = self.request.logical.lock();
         }

@@ -13,7 +13,7 @@ use super::report;
 use super::sight::Owner;
 use super::waiting::{Waited, nanoseconds};
 use crate::call::{elapsed, is_ok};
-use crate::gate::{self, Part};
+use crate::gate::{self, Part, PartPassed};
 use crate::lane::FULL;
 use crate::relaxed::Relaxed;
 use crate::tenant;
@@ -74,18 +74,19 @@ impl Job<'_> {
             division: Division::of(self.request.shape.grid),
         };
         let _relaxed = Relaxed::new();
-        let (mut lane, _) = self.pass(conduct, false);
-        let (mut state, _occupied) = self.begin(conduct)?;
+        let _occupied = self.begin(conduct)?;
+        let mut passed = self.pass(conduct, false);
+        let mut state = self.request.logical.lock();
         let (mut is_first, mut stops, mut took) = (true, 0, Some(Duration::ZERO));
-        let (mut reached, mut looks_at_others) = (0, true);
+        let (mut reached, mut has_advanced) = (0, true);
         loop {
             control.stop(false);
-            let others = if looks_at_others { self.others(conduct, &control, lane) } else { Others::default() };
+            let others = if has_advanced { self.others(conduct, &control, passed.lane) } else { Others::default() };
             let [one, two, three] = others.words;
             arguments.set(&Persistent { flags: [control.flag(), one, two, three], ..work });
             let mut is_marked = false;
             let put_in = clock::now();
-            let code = self.put_in(&mut state, lane, |at| {
+            let code = self.put_in(&mut state, passed.lane, |at| {
                 let code = control.reset(is_first, at);
                 if !is_ok(code) {
                     return code;
@@ -106,16 +107,14 @@ impl Job<'_> {
             let share = self.share(&state);
             drop(state);
             if !is_ok(code) {
-                return (!is_first).then(|| self.refused(code));
+                return self.refused_as(conduct, code, is_first);
             }
             if is_first {
                 note(PREEMPTIBLE);
             }
-            if !is_marked {
-                break;
-            }
-            let watched = self.watch(conduct, &control, stops, lane == FULL);
-            match watched.waited {
+            // Nobody will know when it has ended, or whether it gave way before.
+            let watched = is_marked.then(|| self.watch(conduct, &control, stops, passed));
+            match watched.as_ref().map_or(Waited::TooLong, |watched| watched.waited) {
                 // What went wrong is told by the next call, as for the original.
                 Waited::Failed => break,
                 Waited::TooLong => {
@@ -131,7 +130,8 @@ impl Job<'_> {
                     took = took.and_then(|took| Some(took + ran?.mul_f64(share)));
                     let counted = control.counted();
                     let is_complete = counted >= self.blocks;
-                    match (conduct.plan, ran.and_then(|ran| watched.gave_way_ns(&others, put_in, ran))) {
+                    let gave_way = |watched: &Watched| watched.gave_way_ns(&others, put_in, ran?);
+                    match (conduct.plan, watched.as_ref().and_then(gave_way)) {
                         (Some((plan, number)), Some(ns)) if !is_complete => plan.note_giving_way(number, ns),
                         (Some((plan, number)), _) if is_complete && conduct.is_measured => {
                             took.into_iter().for_each(|took| plan.note(number, took));
@@ -141,18 +141,19 @@ impl Job<'_> {
                     if is_complete {
                         break;
                     }
-                    if watched.stopped.is_none() {
+                    if watched.is_some_and(|watched| watched.stopped.is_none()) {
                         note(BY_OTHERS);
                         report::changed();
                     }
                     // Somebody who is busy for a moment again and again does not keep it from ever running.
-                    looks_at_others = counted > reached;
+                    has_advanced = counted > reached;
                     reached = counted;
                 }
             }
             (is_first, stops) = (false, stops + 1);
             note(STOPPED);
-            (lane, _) = self.pass(conduct, true);
+            passed = self.pass(conduct, true);
+            passed.is_forced |= !has_advanced;
             state = self.request.logical.lock();
         }
         Some(CUresult::CUDA_SUCCESS)
@@ -177,14 +178,15 @@ impl Job<'_> {
     }
 
     /// Waits for persistent blocks to end, and stops them if somebody else is to have the GPU. They have been stopped so
-    /// often before, and run on all SMs, or not.
-    fn watch(&self, conduct: &Conduct<'_>, control: &Control, stops: u64, has_all: bool) -> Watched {
+    /// often before, and came through the gate like that.
+    fn watch(&self, conduct: &Conduct<'_>, control: &Control, stops: u64, passed: PartPassed) -> Watched {
         let [end, ..] = control.events();
         let Request { coroutine, logical, profile, .. } = self.request;
-        let part = Part { lasts_ns: conduct.part_ns, is_alone: true, has_all };
+        let part = Part { lasts_ns: conduct.part_ns, is_alone: true, has_all: passed.lane == FULL };
         let (started, patience) = (clock::now(), nanoseconds(conduct.patience()));
         let stop_after = conduct.forced.map(|forced| forced.stop_after_ns(stops));
-        let (mut stopped, mut may_run) = (None, false);
+        // Where it was held for as long as it may be, or was stopped before its first block, it runs although others want the GPU.
+        let (mut stopped, mut may_run) = (None, !passed.is_forced);
         loop {
             let now = clock::now();
             if stopped.is_none() {
@@ -193,7 +195,6 @@ impl Job<'_> {
                     None => {
                         let must = gate::must_give_way(coroutine, logical, profile, part);
                         may_run |= !must;
-                        // Where it was held for as long as it may be, it runs although others want the GPU.
                         must && (may_run || now.saturating_sub(started) > LEAST_NS)
                     }
                 };

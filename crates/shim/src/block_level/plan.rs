@@ -3,6 +3,7 @@
 //! What a version takes is kept as a kernel of its own: its identity follows from the original's and the version's number.
 //! So the daemon keeps it on disk, and a program that is started again need not try everything anew.
 
+use super::loaded::Launchable;
 use super::report;
 use super::turnaround_ns;
 use super::versions::Versions;
@@ -14,7 +15,7 @@ use crate::lane::FULL;
 use crate::module::mixed;
 use crate::tenant::membership;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use detshare_board::clock;
 use detshare_cuda::types::CUfunction;
@@ -37,9 +38,9 @@ pub(super) struct Plan {
     identity: AtomicU64,
     blocks: AtomicU64,
     sms: AtomicU32,
-    resident: AtomicU32,
-    sliced: AtomicBool,
-    preemptible: AtomicBool,
+    /// Blocks of either version that an SM holds.
+    sliced: AtomicU32,
+    preemptible: AtomicU32,
     took: [AtomicU64; COUNT],
     times: [AtomicU32; COUNT],
     gave_way: [AtomicU64; COUNT],
@@ -66,7 +67,6 @@ pub(super) struct Next {
 
 /// The plan of a kernel in a shape; None if there are too many.
 pub(super) fn of(
-    function: CUfunction,
     shape: &Shape,
     profile: &Profile,
     versions: &Versions,
@@ -80,7 +80,7 @@ pub(super) fn of(
     if MADE.fetch_add(1, Ordering::Relaxed) >= MOST {
         return None;
     }
-    Some(PLANS.insert(handle, |plan| plan.begin(function, shape, profile, versions, coroutine)))
+    Some(PLANS.insert(handle, |plan| plan.begin(shape, profile, versions, coroutine)))
 }
 
 /// All of them.
@@ -89,22 +89,13 @@ pub(super) fn for_each(tell: impl FnMut(&'static Plan)) {
 }
 
 impl Plan {
-    fn begin(
-        &self,
-        function: CUfunction,
-        shape: &Shape,
-        profile: &Profile,
-        versions: &Versions,
-        coroutine: &Coroutine,
-    ) {
-        let (sliced, preemptible) = (versions.sliced(shape), versions.preemptible(shape));
-        let fits = preemptible.or(sliced).map(|version| resident(version.function, shape));
+    fn begin(&self, shape: &Shape, profile: &Profile, versions: &Versions, coroutine: &Coroutine) {
+        let fits = |version: Option<Launchable>| version.map_or(0, |version| resident(version.function, shape));
         self.identity.store(profile.identity(), Ordering::Relaxed);
         self.blocks.store(shape.blocks, Ordering::Relaxed);
         self.sms.store(coroutine.lanes[FULL].width(), Ordering::Relaxed);
-        self.resident.store(fits.unwrap_or_else(|| resident(function, shape)), Ordering::Relaxed);
-        self.sliced.store(sliced.is_some(), Ordering::Relaxed);
-        self.preemptible.store(preemptible.is_some(), Ordering::Relaxed);
+        self.sliced.store(fits(versions.sliced(shape)), Ordering::Relaxed);
+        self.preemptible.store(fits(versions.preemptible(shape)), Ordering::Relaxed);
         *self.name.lock().unwrap_or_else(PoisonError::into_inner) = profile.name();
         for number in 0..COUNT {
             let before = if number == ORIGINAL { Measured::default() } else { self.remembered(number, coroutine) };
@@ -126,7 +117,7 @@ impl Plan {
     }
 
     fn identity_of(&self, number: usize, kept: Kept) -> u64 {
-        mixed(mixed(self.identity.load(Ordering::Relaxed), 1 + number as u64), kept as u64).max(1)
+        mixed(mixed(self.identity.load(Ordering::Relaxed), 1 + VERSIONS[number].identity()), kept as u64).max(1)
     }
 
     fn set(&self, number: usize, measured: Measured) {
@@ -158,7 +149,6 @@ impl Plan {
         Extent {
             blocks: self.blocks.load(Ordering::Relaxed),
             sms: self.sms.load(Ordering::Relaxed),
-            resident: self.resident.load(Ordering::Relaxed),
             sliced: self.sliced.load(Ordering::Relaxed),
             preemptible: self.preemptible.load(Ordering::Relaxed),
         }
@@ -198,6 +188,16 @@ impl Plan {
         measured.note(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         self.set(number, measured);
         self.changed.fetch_or(1 << number, Ordering::Relaxed);
+        report::changed();
+    }
+
+    /// The driver has refused such a version: it is not launched again.
+    pub(super) fn refused(&self, number: usize) {
+        match VERSIONS[number] {
+            Version::Original => {}
+            Version::Slices { .. } => self.sliced.store(0, Ordering::Relaxed),
+            Version::Preemptible { .. } => self.preemptible.store(0, Ordering::Relaxed),
+        }
         report::changed();
     }
 

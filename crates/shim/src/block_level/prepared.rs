@@ -200,6 +200,11 @@ pub(super) fn find<T>(
     }
 }
 
+/// Whether this module or library has, or is about to have.
+pub(super) fn has_versions(owner: usize) -> bool {
+    modules().records.get(&owner).is_some_and(|record| !matches!(record.state, State::Nothing(_)))
+}
+
 /// What there is to tell of each module: its kernels, or why there are none; and what went wrong.
 pub(super) fn for_each(mut tell: impl FnMut(Result<&Loaded, &str>, &[String])) {
     for record in modules().records.values() {

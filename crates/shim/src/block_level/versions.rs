@@ -6,6 +6,7 @@
 use super::cache::Layout;
 use super::loaded::{self, Launchable};
 use super::{CARRIED, prepared};
+use crate::call::is_ok;
 use crate::coroutine::Coroutine;
 use crate::handles::Handles;
 use crate::kernel::{self, Shape};
@@ -164,9 +165,12 @@ fn carry_attributes(original: CUfunction, version: CUfunction) {
     for attribute in CARRIED {
         if let (Some(wanted), now) = (kernel::attribute(original, attribute), kernel::attribute(version, attribute))
             && now != Some(wanted)
+            && !is_ok(cu!(cuFuncSetAttribute(version, attribute, wanted)))
+            && attribute == Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         {
-            // Where it does not take that much, its launch fails, and the original runs.
-            cu!(cuFuncSetAttribute(version, attribute, wanted));
+            // All that there is, where the version has some of it for itself. A launch that needs it is refused, and the original runs.
+            let own = |of| kernel::attribute(of, Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES).unwrap_or(0);
+            cu!(cuFuncSetAttribute(version, attribute, wanted - (own(version) - own(original))));
         }
     }
 }
@@ -194,9 +198,9 @@ pub(super) fn forget_cache_configs(owner: usize) {
     cache_configs().retain(|(other, ..)| *other != owner);
 }
 
-/// Something of this function was set.
+/// Something of this function was set. Programs set things before each launch, mostly of kernels that have no versions.
 pub(super) fn renew(handle: usize) {
-    if module::owner(handle).is_some() {
+    if module::owner(handle).is_some_and(prepared::has_versions) {
         renew_all();
     }
 }

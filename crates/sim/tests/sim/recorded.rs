@@ -1,8 +1,8 @@
 //! What was recorded on an H200: servers and trainings, each alone, here together. Ways of sharing that were measured to
 //! differ there differ in the same order here. Kernels' durations are those that the shim had learned.
 
-use detshare_policy::{Dial, Rhythm};
 use detshare_policy::rhythm::Learner;
+use detshare_policy::{Dial, Rhythm};
 use detshare_sim::record::together;
 use detshare_sim::report::Report;
 use detshare_sim::trace::{Arrivals, Trace};
