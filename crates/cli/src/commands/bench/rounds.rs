@@ -126,6 +126,9 @@ fn timeline(
     estimates: &Estimates<'_>,
     runs: &[ArmRun],
 ) -> Result<Result<Timeline, String>, SessionError> {
+    if !settings.has_timeline {
+        return Ok(Err("it was left out with --no-timeline".to_string()));
+    }
     let has_figures = |arm: &Arm| runs.iter().find(|run| run.arm == arm.name && run.failure.is_none());
     let Some((arm, run)) = settings.tenants_together().find_map(|arm| Some((*arm, has_figures(arm)?))) else {
         return Ok(Err("no arm of DetShare with several tenants was measured".to_string()));
@@ -260,8 +263,9 @@ mod tests {
         /// Alone each program has a session of its own.
         fn planned(&self, Turn { arm, round, seconds, .. }: Turn) -> Vec<Duration> {
             let programs: Vec<&Program> = self.settings.scenario.programs.iter().collect();
+            let alone: Vec<&Program> = self.settings.alone().collect();
             let sessions: Vec<&[&Program]> =
-                if arm.is_alone { programs.iter().map(std::slice::from_ref).collect() } else { vec![&programs] };
+                if arm.is_alone { alone.iter().map(std::slice::from_ref).collect() } else { vec![&programs] };
             let session = |programs| Schedule::of_session(self.settings, &arm, (round, seconds), programs).end();
             sessions.into_iter().map(session).collect()
         }
@@ -322,6 +326,8 @@ mod tests {
             assert_eq!((seconds(&measured), measured.dropped_rounds), (vec![4; 2 * ARMS], 0), "{scenario}");
             assert!(measured.timeline.as_ref().is_some_and(Result::is_ok), "{scenario}");
             assert!(left > 60.0, "{scenario}: {left} s of 480 are left");
+            let (without, more_left) = rehearsed(&format!("{scenario} --no-timeline"), 1.0);
+            assert!(without.timeline.as_ref().is_some_and(Result::is_err) && more_left > left + 10.0, "{scenario}");
         }
     }
 
