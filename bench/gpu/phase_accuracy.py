@@ -40,8 +40,9 @@ def main():
             detshare.serve(Wanted(options.policy, options.isolation), failures)
             for company in options.company:
                 found[COMPANY[company]] = told_apart(detshare, scratch / company, options, company)
-        except (Failed, subprocess.SubprocessError) as error:
-            failures.append(str(error))
+        # A log or a record that is not there or cut short is no reason to lose what was found before.
+        except (Failed, subprocess.SubprocessError, OSError, ValueError) as error:
+            failures.append(f"{type(error).__name__}: {error}")
         finally:
             failures += detshare.down()
     parts = [f"{name}: {in_words(one)}" for name, one in found.items()]

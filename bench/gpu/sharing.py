@@ -6,6 +6,7 @@ and every figure. What does not fit into --limit is left out, and that is said.
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import tarfile
@@ -30,6 +31,8 @@ LLM_SET_UP_SECONDS = 30
 RECORDED_SECONDS = 4
 # Requests of LLM servers are few in a second, and their tail wants some.
 LLM_SECONDS = 30
+# A benchmark that was told how long it may take ends by itself, about; this is for one that does not, and to end then.
+OVERTIME = 10
 
 
 @dataclass(frozen=True)
@@ -142,11 +145,36 @@ RUNS = [
 ]
 
 
+class Stopped(Exception):
+    """Somebody wants the script to end."""
+
+
+def stop(*_):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise Stopped
+
+
 def main():
     options = parse_arguments()
     options.out.mkdir(parents=True, exist_ok=True)
-    deadline = time.monotonic() + options.limit
+    signal.signal(signal.SIGTERM, stop)
     report = {"source": source(), "command": sys.argv, "runs": {}, "left_out": {}, "verdicts": []}
+    try:
+        run_all(options, report)
+    except Stopped:
+        report["left_out"]["all after that"] = "it was ended"
+    write(options.out / "sharing.json", json.dumps(report, indent=1) + "\n")
+    with tarfile.open(options.out / "sharing.tar.gz", "w:gz") as archive:
+        if (options.out / "runs").exists():
+            archive.add(options.out / "runs", "runs")
+    print("\n" + "\n".join(filter(None, [table(report["verdicts"]), *loads_in_words(report["verdicts"])])))
+    for name, why in report["left_out"].items():
+        print(f"{name}: left out, {why}")
+    return 1 if any(row["verdict"] == "differs" for row in report["verdicts"]) else 0
+
+
+def run_all(options, report):
+    deadline = time.monotonic() + options.limit
     for run in RUNS:
         if run.name not in options.only:
             continue
@@ -167,13 +195,6 @@ def main():
         # Written after each run, so that one that is cut short leaves what it found.
         write(options.out / "sharing.json", json.dumps(report, indent=1) + "\n")
         print(table([row for row in report["verdicts"] if row["run"] == run.name]), flush=True)
-    with tarfile.open(options.out / "sharing.tar.gz", "w:gz") as archive:
-        if (options.out / "runs").exists():
-            archive.add(options.out / "runs", "runs")
-    print("\n" + "\n".join(filter(None, [table(report["verdicts"]), *loads_in_words(report["verdicts"])])))
-    for name, why in report["left_out"].items():
-        print(f"{name}: left out, {why}")
-    return 1 if any(row["verdict"] == "differs" for row in report["verdicts"]) else 0
 
 
 def parse_arguments():
@@ -228,9 +249,27 @@ def bench(run, options, folder, limit):
         command += ["--load", options.load or str(run.load)]
         command += ["--trace-folder", str(options.trace_folder)] if options.trace_folder else []
     print(f"== {run.name}: {' '.join(command[1:3])}, {', '.join(run.arms)}", flush=True)
-    ran = subprocess.run(command, check=False)
-    file = folder / "results.json"
-    return json.loads(file.read_text()) if file.exists() else {"failed": f"exit code {ran.returncode}"}
+    ended = run_for(command, limit)
+    try:
+        return json.loads((folder / "results.json").read_text())
+    except (OSError, ValueError):
+        return {"failed": ended}
+
+
+def run_for(command, limit, **how):
+    """How it ended, in words. What takes too long is asked to end, and leaves what it has; so is it when we are to end."""
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, **how) as child:
+        try:
+            return f"exit code {child.wait(max(limit, 0) + OVERTIME / 2)}"
+        except (subprocess.TimeoutExpired, Stopped) as error:
+            child.terminate()
+            try:
+                child.wait(OVERTIME / 2)
+            except subprocess.TimeoutExpired:
+                child.kill()
+            if isinstance(error, Stopped):
+                raise
+            return f"not over within {limit:.0f} s"
 
 
 def write(file, text):
@@ -377,7 +416,8 @@ def figures(run, name, arm, asked, arms):
                 most = asked[name_of_time]
                 words = f"{name_of_time} at most +{most:.0%}"
                 if grown:
-                    rows.append(judged(run, arm["load"], name, program["program"], words, grown["median"], grown["median"] <= most))
+                    verdict = in_a_word(grown["median"] <= most)
+                    rows.append(row(run, arm["load"], name, program["program"], words, tail_in_words(service, name_of_time), verdict))
                 else:
                     rows.append(row(run, arm["load"], name, program["program"], words, "not known beside alone", "missing"))
         if overhead and "p99" in asked:
@@ -402,6 +442,13 @@ def of_servers(arm, figure):
     services = [program["service"] for program in arm["programs"] if program.get("service")] if arm else []
     values = [service[figure]["median"] for service in services if service[figure]]
     return sum(values) if values else None
+
+
+def tail_in_words(service, name):
+    """With where it would be with other requests of the kind: of fewer than a hundred, p99 is the slowest one."""
+    found, interval = service[f"{name}_overhead"]["median"], service.get(f"{name}_overhead_interval")
+    of = service.get(f"{name.removesuffix('_p99')}_count")
+    return f"{found:.4f} ({interval['low']:+.3f} to {interval['high']:+.3f}, of {of})" if interval else round(found, 4)
 
 
 def throughput(arm):

@@ -177,9 +177,13 @@ class RunsTest(unittest.TestCase):
 
         with tempfile.TemporaryDirectory() as out:
             words = ["sharing.py", "--out", out, "--only", "llm-llm", "--load", "0.3,0.5", "--again", "2", "--leave-out", "throughput"]
-            with mock.patch.object(sys, "argv", words), mock.patch.object(sharing.subprocess, "run", ran):
-                with contextlib.redirect_stdout(io.StringIO()):
-                    sharing.main()
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(mock.patch.object(sys, "argv", words))
+                stack.enter_context(mock.patch.object(sharing.subprocess, "run", ran))
+                stack.enter_context(mock.patch.object(sharing, "run_for", lambda command, _: ran(command)))
+                stack.enter_context(mock.patch.object(sharing.signal, "signal"))
+                stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+                sharing.main()
             report = json.loads((Path(out) / "sharing.json").read_text())
         bench = asked[-1]
         self.assertEqual(bench[bench.index("--arms") + 1], "alone,tpot-first,time-slicing")
