@@ -1,9 +1,11 @@
-"""All that is measured of LLM servers, in three parts that each fit into one short stay on a GPU machine.
+"""All that is measured of LLM servers, in three parts that each fit into one command of a short stay on a GPU machine.
 
-What matters most comes first, in each part and of the parts. Each leaves three files in its folder: `part-N.txt`, its tables, which
-are also printed last; `part-N.json`, what every run found; `part-N.tar.gz`, all that the runs left, with every request and step. What does
-not fit into --limit is left out, the last arms first, and that is said; who ends the script by SIGTERM gets what was measured until then.
-The first two parts end with the rates that are half load: given to the third, it sends servers the same requests.
+What matters most comes first, in each part and of the parts: a server beside a training at half load, in all ways of sharing; two servers
+at half load and above; then what the first two had no time for, a third load, both servers beside a training, and a server on few SMs.
+How many requests a load is is found out first, and llm_plan.py says what fits into --limit and for how long; what does not is left out,
+and that is said. Each part leaves three files in its folder: `part-N.txt`, its tables, which are also printed last; `part-N.json`, what
+every run found; `part-N.tar.gz`, all that the runs left, with every request and step. Who ends the script by SIGTERM gets what was
+measured until then. Each part ends with a line of what is known by then, for the --known of those after it.
 """
 
 import argparse
@@ -17,60 +19,52 @@ import subprocess
 import sys
 import tarfile
 import time
-from dataclasses import dataclass
+import traceback
 from pathlib import Path
 
+import llm_plan
 import sharing
+from llm_plan import ALONE, Wanted
+from sharing import OVERTIME, Stopped
 
 ROOT = Path(__file__).resolve().parent
 TRACES = ROOT / "traces"
 CONVERSATION = "azure-llm-2023-conv.csv"
 SKIPPED = 500  # conversations, as the benchmark does
-LOAD = 0.5
 
-# Seconds. Of each part, and of it what is kept for packing; all together are 25 minutes.
-LIMITS = {1: 530, 2: 530, 3: 440}
-PACKING = 5
+# Seconds. All together, with a minute until the machine is there, are 25 minutes; the first two, with 440 for the second, 18.
+LIMITS = {1: 585, 2: 490, 3: 350}
+PACKING = 10  # of that
 # What a run is started for at least; less would only be cut short.
 LEAST = 20
-# What one server takes that is started by itself, with its model made.
-SERVER_SECONDS = 30
-PHASES_SECONDS = 70
 
-WIDTHS = (32, 64, 96)
-WIDTH_SECONDS = 4
-# A benchmark that was told how long it may take ends by itself, about; this is for one that does not, and to end then.
-OVERTIME = 15
+WIDTHS = (64, 96, 32)
+# What a server takes that is started by itself, with its model made; and what it is sent.
+WIDTH_SECONDS = 26
+WIDTH_REQUESTS, WIDTH_RATE = 8, 2
 
+# Where rates of one scenario are those of another: the same servers with the same part of the load.
+SIZES = {"llm-train": "8b", "llm-llm": "1b", "llm-llm-train": "1b"}
+LOADS = {"llm-train": (0.5, 0.7), "llm-llm": (0.5, 0.7, 0.9)}
+BESIDE_TRAINING = (ALONE, "tpot-first", "time-slicing")
+TOGETHER = (ALONE, "tpot-first", "throughput", "time-slicing")
 
-@dataclass(frozen=True)
-class Sizes:
-    """How long things are measured."""
-
-    train: int = 60
-    train_again: int = 20
-    servers: int = 14
-    servers_again: int = 10
-    three: int = 8
-    loads: str = "0.5,0.3,0.7"
-    other_load: str = "0.7"
-    load: str = str(LOAD)
-    isolation: str = "mps"
-    phase_isolation: str = "mps"
-    phase_requests: int = 60
-
-
-# To see that all of it runs, where there is no GPU.
-SMALL = Sizes(1, 1, 1, 1, 1, "0.5", "0.5", "0.5", "process", "none", 12)
-
-
-class Stopped(Exception):
-    """Somebody wants the script to end."""
-
-
-def stop(*_):
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise Stopped
+# By part, what matters most first.
+FIRST = [
+    Wanted("llm-train", 0.5, BESIDE_TRAINING),
+    *(Wanted("llm-train", 0.5, (arm,)) for arm in ("slo-aware", "mps-priority", "throughput", "mps")),
+]
+SECOND = [
+    Wanted("llm-llm", 0.5, TOGETHER),
+    Wanted("llm-llm", 0.7, TOGETHER),
+    *(Wanted("llm-llm", 0.5, (arm,)) for arm in ("slo-aware", "mps")),
+    Wanted("llm-llm", 0.9, TOGETHER),
+]
+THIRD = [
+    Wanted("llm-llm-train", 0.5, BESIDE_TRAINING),
+    *(Wanted("llm-llm-train", 0.5, (arm,)) for arm in ("throughput", "slo-aware")),
+    Wanted("llm-train", 0.7, BESIDE_TRAINING),
+]
 
 
 class Part:
@@ -78,76 +72,149 @@ class Part:
 
     def __init__(self, options):
         self.options = options
-        self.sizes = SMALL if options.small else Sizes()
         self.deadline = time.monotonic() + options.limit - PACKING
         self.folder = options.out / "runs"
-        self.report = {"part": options.part, "command": sys.argv, "runs": {}, "verdicts": [], "said": []}
+        self.known = merged(options.known)
+        self.report = {"part": options.part, "command": sys.argv, "plan": [], "runs": {}, "verdicts": [], "missing": [], "said": []}
         self.tables, self.failed, self.is_stopped = [], False, False
 
     def left(self):
         return 0 if self.is_stopped else self.deadline - time.monotonic()
 
-    def lacks(self, seconds):
-        return self.left() < (1 if self.options.small else seconds)
-
     def say(self, line):
         self.report["said"].append(line)
         print(line, flush=True)
 
-    def bench(self, name, scenario, arms, seconds, load, reserve=0, rates=None):
-        """Runs the benchmark, with `reserve` seconds left for what comes after it; what it found, or nothing."""
-        limit = self.left() - reserve
+    def lacks(self, line):
+        """Says what is not there of all that was wanted."""
+        self.report["missing"].append(line)
+        print(f"missing: {line}", flush=True)
+
+    def rates_of(self, scenario, load):
+        return self.known["rates"].get(SIZES[scenario], {}).get(str(load))
+
+    def run_all(self, wanted, spare=0):
+        """As many of these as there is time for, with `spare` seconds left before any is longer than it needs to be."""
+        if self.options.small:
+            wanted = [one for one in wanted if one.load == LOADS["llm-train"][0]]
+        for scenario in dict.fromkeys(one.scenario for one in wanted):
+            if any(one.scenario == scenario and not self.rates_of(scenario, one.load) for one in wanted):
+                self.find_rates("llm-llm" if SIZES[scenario] == "1b" else scenario)
+        sizes = {"fewest": 1, "most": 1} if self.options.small else {}
+        runs, left_out = llm_plan.fitting(wanted, self.rates_of, self.left() - OVERTIME, spare, **sizes)
+        for run in runs:
+            self.report["plan"].append({**vars(run), "needs_s": round(run.needs())})
+            print(f"planned: {named(run)}, {', '.join(run.arms)}: {run.seconds} s each, {run.needs():.0f} s", flush=True)
+        for one in left_out:
+            why = "no time is left for it" if self.rates_of(one.scenario, one.load) else "its rates are not known"
+            self.lacks(f"{named(one)}: {', '.join(one.arms)}: {why}")
+        self.write()
+        for place, run in enumerate(runs):
+            self.bench(run, llm_plan.needed(runs[place + 1 :]))
+
+    def find_rates(self, scenario):
+        folder = self.folder / f"{scenario}-rates"
+        loads = LOADS[scenario][:1] if self.options.small else LOADS[scenario]
+        limit = self.left() - OVERTIME
         if limit < LEAST:
-            self.say(f"{name}: left out, {limit:.0f} s are left")
-            return None
-        folder = self.folder / name
+            return
+        command = [*self.command(scenario, folder), "--find-rates", "--loads", ",".join(map(str, loads)), "--limit", f"{limit:.0f}s"]
+        results = self.results(folder.name, folder, command, limit)
+        found = {}
+        for rate in results["rates"] if results else []:
+            # Short enough for a command line, and the same in every part.
+            found.setdefault(str(rate["load"]), []).append(float(f"{rate['per_second']:.6g}"))
+        self.known["rates"].setdefault(SIZES[scenario], {}).update(found)
+
+    def command(self, scenario, folder):
+        isolation = "process" if self.options.small else "mps"
         command = [str(self.options.detshare), "bench", scenario, "--workloads", str(self.options.workloads)]
-        command += ["--arms", arms, "--seconds", str(seconds), "--rounds", "1", "--limit", f"{limit:.0f}s"]
-        command += ["--isolation", self.sizes.isolation, "--out", str(folder), "--keep", str(folder / "kept")]
-        command += ["--load", load, *(["--rates", rates] if rates else [])]
-        command += ["--trace-folder", str(self.options.trace_folder)] if self.options.trace_folder else []
+        command += ["--isolation", isolation, "--out", str(folder)]
+        return command + (["--trace-folder", str(self.options.trace_folder)] if self.options.trace_folder else [])
+
+    def bench(self, run, reserve):
+        """Runs the benchmark, with `reserve` seconds left for what comes after it."""
+        # What goes on with a run from before has a name of its own, as the tables of both are read together.
+        name = named(run) + ("-others" if run.objectives else "")
+        limit = self.left() - OVERTIME - reserve
+        if limit < LEAST:
+            self.lacks(f"{name}: {', '.join(run.arms)}: {limit:.0f} s are left")
+            return
+        folder = self.folder / name
+        rates = ",".join(f"{rate:.6g}" for rate in self.rates_of(run.scenario, run.load))
+        command = [*self.command(run.scenario, folder), "--arms", ",".join(run.arms), "--seconds", str(run.seconds)]
+        command += ["--rounds", "1", "--load", str(run.load), "--rates", rates, "--no-timeline", "--keep", str(folder / "kept")]
+        command += ["--servers-alone"] if run.servers_alone else []
+        if run.objectives:
+            command += [word for flag, ms in zip(("--ttft", "--tpot"), run.objectives) for word in (flag, f"{1e3 * ms:.0f}us")]
+        results = self.results(name, folder, [*command, "--limit", f"{limit:.0f}s"], limit)
+        if results:
+            self.judge(name, run, results)
+
+    def results(self, name, folder, command, limit):
+        """What a command left in its folder, or nothing."""
         ended = self.run(name, command, limit)
         file = folder / "results.json"
-        if not file.exists():
+        try:
+            return json.loads(file.read_text())
+        except (OSError, ValueError):
             self.failed = True
-            self.say(f"{name}: no results, {ended}")
+            self.lacks(f"{name}: no results, {ended}")
             return None
-        results = json.loads(file.read_text())
+
+    def judge(self, name, run, results):
+        share_against(results, self.known["training"])
         self.report["runs"][name] = sharing.without_samples(results)
         self.failed |= results["exit_code"] == 1
         self.tables.append((name, table(results)))
-        run = next(run for run in sharing.RUNS if run.name == scenario)
-        asked_of = arms.split(",")
-        self.report["verdicts"] += [row | {"run": name} for row in sharing.verdicts(run, results) if row["arm"] in asked_of]
+        asked = next(one for one in sharing.RUNS if one.name == run.scenario)
+        self.report["verdicts"] += [row | {"run": name} for row in sharing.verdicts(asked, results) if row["arm"] in run.arms]
+        measured = [arm["arm"] for arm in results["arms"] if arm["programs"]]
+        for arm in results["arms"]:
+            if not arm["programs"]:
+                self.lacks(f"{name}: {arm['arm']}: {'; '.join(arm['failures'])[:160] or 'it was ended before'}")
+        for replay in results["replays"]:
+            counted = replay["requests"] - replay["warm_up"]
+            if counted < llm_plan.FEWEST and not self.options.small:
+                self.say(f"{name}: {replay['program']} had {counted} requests an arm")
+        self.learn(run, measured, results)
         self.write()
-        return results
+
+    def learn(self, run, measured, results):
+        """What runs after this one need not find out again."""
+        objectives = [replay["objectives"] for replay in results["replays"]]
+        done = self.known["done"].setdefault(key_of(run), {"arms": [], "seconds": run.seconds})
+        done["arms"] += [arm for arm in measured if arm not in done["arms"]]
+        if len(objectives) == 1 and all(objectives[0].values()):
+            done.setdefault("objectives", [round(objectives[0][name], 3) for name in ("ttft_ms", "tpot_ms")])
+        alone = next((arm for arm in results["arms"] if arm["arm"] == ALONE), {"programs": []})
+        for program in alone["programs"]:
+            if not program["service"] and program["per_second"]:
+                self.known["training"].setdefault(program["program"], round(program["per_second"]["median"], 4))
 
     def run(self, name, command, limit, env=None):
-        """How it ended, in words. What takes too long is asked to end, and leaves what it has."""
+        """How it ended, in words."""
         print(f"== {name}, {self.left():.0f} s left: {' '.join(map(str, command))}", flush=True)
-        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-        with subprocess.Popen(command, env=os.environ | (env or {}), **streams) as child:
-            try:
-                return f"exit code {child.wait(limit + OVERTIME)}"
-            except (subprocess.TimeoutExpired, Stopped) as error:
-                child.terminate()
-                try:
-                    child.wait(OVERTIME)
-                except subprocess.TimeoutExpired:
-                    child.kill()
-                if isinstance(error, Stopped):
-                    self.is_stopped = self.failed = True
-                return "stopped" if self.is_stopped else f"not over within {limit:.0f} s"
+        try:
+            return sharing.run_for(command, limit, stdout=subprocess.DEVNULL, env=os.environ | (env or {}))
+        except Stopped:
+            self.is_stopped = self.failed = True
+            return "stopped"
 
     def write(self):
         """After each run, so that one that is cut short leaves what it found."""
         number = self.options.part
-        (self.options.out / f"part-{number}.json").write_text(json.dumps(self.report, indent=1) + "\n")
-        (self.options.out / f"part-{number}.txt").write_text(self.text())
+        report = self.report | {"known": self.known}
+        sharing.write(self.options.out / f"part-{number}.json", json.dumps(report, indent=1) + "\n")
+        sharing.write(self.options.out / f"part-{number}.txt", self.text())
 
     def text(self):
+        rows, runs = self.report["verdicts"], self.report["runs"].values()
         parts = [f"{name}\n{lines}" for name, lines in self.tables]
-        return "\n\n".join([*parts, sharing.table(self.report["verdicts"]), "\n".join(self.report["said"])]) + "\n"
+        lines = [*sharing.loads_in_words(rows), *sharing.goodput_in_words(runs), *self.report["said"]]
+        missing = [f"missing: {line}" for line in self.report["missing"]] or ["nothing is missing of what was planned"]
+        known = f"for the parts after it: --known '{json.dumps(self.known, separators=(',', ':'))}'"
+        return "\n\n".join([*parts, *filter(None, [sharing.table(rows)]), "\n".join([*lines, *missing, known])]) + "\n"
 
     def pack(self):
         self.write()
@@ -157,70 +224,98 @@ class Part:
             shutil.rmtree(self.folder)
 
 
+def named(run):
+    return f"{run.scenario}-{run.load}"
+
+
+def key_of(run):
+    return f"{run.scenario} {run.load}"
+
+
+def merged(all_known):
+    """What earlier parts found, all of them together."""
+    known = {"rates": {}, "done": {}, "training": {}}
+    for one in all_known:
+        for name, of in known.items():
+            of.update(one.get(name, {}))
+    return known
+
+
+def share_against(results, training):
+    """Where a training did not run alone, its share is against what it did alone in an earlier part."""
+    for program in (program for arm in results["arms"] for program in arm["programs"]):
+        if program["program"] in training and not program["share"] and program["per_second"]:
+            part = program["per_second"]["median"] / training[program["program"]]
+            program["share"] = {"median": part, "min": part, "max": part, "rounds": program["per_second"]["rounds"]}
+
+
 def first(part):
-    """An 8B server beside training, at half load and at a higher one."""
-    sizes = part.sizes
-    arms = "alone,tpot-first,time-slicing"
-    results = part.bench("llm-train", "llm-train", arms, sizes.train, sizes.load, 0, part.options.rates_8b)
-    if results:
-        say_rates(part, "--rates-8b", results)
-        part.bench("llm-train-loads", "llm-train", arms, sizes.train_again, sizes.other_load)
-        widths(part, results["replays"][0]["per_second"])
+    """An 8B server beside a training, at half load, in all ways."""
+    part.run_all(FIRST)
 
 
 def second(part):
-    """Two 1B servers at three loads, and whether their steps are told apart."""
-    sizes = part.sizes
-    arms = "alone,tpot-first,throughput,time-slicing"
-    results = part.bench("llm-llm", "llm-llm", arms, sizes.servers, sizes.loads)
-    if results:
-        say_rates(part, "--rates-1b", results)
-    phases(part)
+    """Two 1B servers at half load and above."""
+    part.run_all(SECOND)
 
 
 def third(part):
-    """Two servers beside training, and the other ways of sharing."""
-    sizes, options = part.sizes, part.options
-    part.bench("llm-llm-train", "llm-llm-train", "alone,tpot-first,time-slicing,throughput,slo-aware", sizes.three, sizes.load,
-               part.left() * 0.6, options.rates_1b)
-    part.bench("llm-train-others", "llm-train", "alone,slo-aware,mps-priority,throughput,mps", sizes.servers_again, sizes.load,
-               part.left() * 0.35, options.rates_8b)
-    part.bench("llm-llm-others", "llm-llm", "alone,slo-aware,mps", sizes.servers_again, sizes.load, 0, options.rates_1b)
+    """What the first two parts had no time for; then a third load, two servers beside a training, and a server on few SMs."""
+    wanted = [*left_of(part, FIRST), *left_of(part, SECOND), *servers_alone(part, left_of(part, THIRD))]
+    part.run_all(wanted, spare=len(WIDTHS) * WIDTH_SECONDS)
+    widths(part)
 
 
 PARTS = {1: first, 2: second, 3: third}
 
 
-def say_rates(part, flag, results):
-    rates = [replay["per_second"] for replay in results["replays"] if replay["load"] == float(part.sizes.load)]
-    if rates:
-        part.say(f"for part 3: {flag} {','.join(f'{rate:.6g}' for rate in rates)}")
+def left_of(part, wanted):
+    """Without what an earlier part has: what goes on with a run of it does so with the same requests and objectives."""
+    left = []
+    for one in wanted:
+        done = part.known["done"].get(key_of(one))
+        arms = tuple(arm for arm in one.arms if not done or arm not in done["arms"])
+        if done and arms:
+            arms = arms if ALONE in arms or any(key_of(it) == key_of(one) for it in left) else (ALONE, *arms)
+            is_known = one.scenario in llm_plan.WITH_TRAINING and bool(part.known["training"])
+            one = Wanted(one.scenario, one.load, arms, is_known, done["seconds"], tuple(done.get("objectives", ())))
+        left += [one] if arms else []
+    return left
 
 
-def widths(part, per_second):
+def servers_alone(part, wanted):
+    """The training was measured alone by an earlier part, if there was one."""
+    is_known = bool(part.known["training"])
+    return [one if one.seconds else Wanted(one.scenario, one.load, one.arms, is_known) for one in wanted]
+
+
+def widths(part):
     """The steps of an 8B server that has a part of the SMs for good: what the simulator does not know of its graphs."""
-    found = {"full": step_times(kept_steps(part.folder / "llm-train" / "kept", "alone", "chat"))}
+    found = {}
     for width in WIDTHS:
-        if part.lacks(SERVER_SECONDS):
-            part.say(f"front{width}: left out, {part.left():.0f} s are left")
+        if part.left() < (1 if part.options.small else WIDTH_SECONDS + OVERTIME):
+            part.lacks(f"a server on front{width}: {part.left():.0f} s are left")
             continue
         folder = part.folder / f"front{width}"
         folder.mkdir(parents=True)
         out = folder / "server.json"
-        requests = max(round(per_second * WIDTH_SECONDS), 2)
         command = [sys.executable, str(part.options.workloads / "llm_server.py"), "--shape", "8b", "--longest-context", "16384"]
-        command += ["--prefill-chunk", "512", "--seed", "1", "--skip", str(SKIPPED), "--requests", str(requests)]
-        command += ["--at-rate", str(per_second), "--out", str(out), *conversation(part)]
+        command += ["--prefill-chunk", "512", "--seed", "1", "--skip", str(SKIPPED), "--requests", str(WIDTH_REQUESTS)]
+        command += ["--at-rate", str(WIDTH_RATE), "--out", str(out), *conversation(part)]
         env = {"LD_PRELOAD": str(part.options.shim), "DETSHARE_SCHEDULE": f"front{width}", "DETSHARE_STATS": str(folder / "%p.stats")}
-        ended = part.run(f"front{width}", command, part.left(), env)
-        if not out.exists():
+        ended = part.run(f"front{width}", command, part.left() - OVERTIME, env)
+        try:
+            steps = json.loads(out.read_text())["steps"]
+        except (OSError, ValueError, KeyError):
             part.failed = True
-            part.say(f"front{width}: no results, {ended}")
+            part.lacks(f"a server on front{width}: no results, {ended}")
             continue
-        found[f"front{width}"] = step_times(json.loads(out.read_text())["steps"])
+        found[f"front{width}"] = step_times(steps)
         with gzip.open(folder / "server.json.gz", "wb") as packed:
             packed.write(out.read_bytes())
         out.unlink()
+    if not found:
+        return
     part.report["step_times"] = found
     lines = [f"{lane:8} {kind:8} {one['steps']:6} steps  p50 {one['p50_ms']:8.3f}  p90 {one['p90_ms']:8.3f} ms"
              for lane, kinds in found.items() for kind, one in kinds.items()]  # fmt: skip
@@ -230,14 +325,6 @@ def widths(part, per_second):
 def conversation(part):
     folder = part.options.trace_folder
     return ["--trace", str(folder / CONVERSATION)] if folder else ["--synthetic", "conversation"]
-
-
-def kept_steps(folder, arm, program):
-    """A server's steps in the first run of an arm, as the benchmark kept them."""
-    for file in sorted(folder.glob(f"{arm}-*{program}.json.gz")):
-        with gzip.open(file) as packed:
-            return json.load(packed)["server"]["steps"]
-    return []
 
 
 def step_times(steps):
@@ -260,27 +347,13 @@ def quantile(rising, part):
     return round(rising[min(int(len(rising) * part), len(rising) - 1)], 4)
 
 
-def phases(part):
-    if part.lacks(PHASES_SECONDS):
-        part.say(f"phases beside a server: left out, {part.left():.0f} s are left")
-        return
-    part.folder.mkdir(parents=True, exist_ok=True)
-    out = part.folder / "phases.json"
-    command = [sys.executable, str(ROOT / "phase_accuracy.py"), "--detshare", str(part.options.detshare), "--out", str(out)]
-    command += ["--workloads", str(part.options.workloads), "--policy", "tpot-first", "--isolation", part.sizes.phase_isolation]
-    command += ["--shape", "1b", "--prefill-chunk", "512", "--company", "server", "--requests", str(part.sizes.phase_requests)]
-    folder = part.options.trace_folder
-    command += ["--trace", str(folder / CONVERSATION), "--skip", str(SKIPPED)] if folder else []
-    ended = part.run("phases", [*command, "--limit", f"{part.left():.0f}"], part.left())
-    found = json.loads(out.read_text()) if out.exists() else {"summary": f"no results, {ended}"}
-    part.failed |= not out.exists()
-    part.report["phases"] = found
-    part.say(f"phases: {found['summary']}")
+COLUMNS = ["arm", "program", "n", "TTFT p99", "added", "times alone", "TPOT p99", "added", "times alone", "mean", "times alone",
+           "missed", "good/s", "share", "told", "bits"]  # fmt: skip
 
 
 def table(results):
     """Short: what is on the page in full."""
-    rows = [["arm", "program", "n", "TTFT p99", "added", "TPOT p99", "added", "mean", "times", "missed", "good/s", "share", "told", "bits"]]
+    rows = [COLUMNS]
     for arm in results["arms"]:
         rows += [row(arm, program) for program in arm["programs"]] or [[arm["name"], f"no figures: {'; '.join(arm['failures'])[:90]}"]]
     widths_of = [max((len(line[column]) for line in rows if column < len(line) > 2), default=0) for column in range(len(rows[0]))]
@@ -297,15 +370,23 @@ def row(arm, program):
     share = figure(program["share"], "{:.3f}")
     told = f"{told['right']}/{told['steps']}" if told else "-"
     if not service:
-        return [arm["name"], program["program"], *["-"] * 9, share, told, bits]
-    ratio = service["latency_ratios"]
-    times = f"{ratio['median']:.2f}/{ratio['p99']:.2f}" if ratio else "-"
+        return [arm["name"], program["program"], *["-"] * (len(COLUMNS) - 5), share, told, bits]
     missed = "/".join(figure(service[f"{name}_violations"], "{:.0f}") for name in ("ttft", "tpot"))
     cells = [str(program["requests"])]
     for name in ("ttft", "tpot"):
         cells += [figure(service[f"{name}_p99_ms"], "{:.4g} ms"), figure(service[f"{name}_p99_overhead"], "{:+.1%}")]
-    cells += [figure(service["mean_latency_ms"], "{:.4g} ms"), times, missed, figure(service["goodput"], "{:.3g}")]
+        cells += [times(service.get(f"{name}_ratios"))]
+    cells += [figure(service["mean_latency_ms"], "{:.4g} ms"), times(service["latency_ratios"]), missed]
+    cells += [figure(service["goodput"], "{:.3g}")]
     return [arm["name"], program["program"], *cells, share, told, bits]
+
+
+def times(ratios):
+    """How many times as long as alone requests took: the median with its interval, and p99. Of few requests p99 is the slowest one."""
+    if not ratios:
+        return "-"
+    interval = ratios["median_interval"]
+    return f"{ratios['median']:.2f} ({interval['low']:.2f}-{interval['high']:.2f})/{ratios['p99']:.2f}"
 
 
 def short(number):
@@ -331,8 +412,8 @@ def parse_arguments(arguments=None):
     parser.add_argument("--part", type=int, choices=list(PARTS), required=True)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     parser.add_argument("--limit", type=float, metavar="SECONDS", help=f"for all of the part; without this, {LIMITS}")
-    parser.add_argument("--rates-8b", metavar="RATE", help="half load of the server of llm-train, as part 1 says")
-    parser.add_argument("--rates-1b", metavar="RATE,RATE", help="half load of the servers of llm-llm, as part 2 says")
+    parser.add_argument("--known", type=known, action="append", default=[], metavar="JSON",
+                        help="what an earlier part found, as its last line says, or its part-N.json; once for each")  # fmt: skip
     parser.add_argument("--trace-folder", type=Path, default=TRACES if TRACES.is_dir() else None, metavar="DIR",
                         help="without this, traces beside this script, or requests that are made up")  # fmt: skip
     parser.add_argument("--detshare", type=Path, default=ROOT / "bin" / "detshare")
@@ -344,15 +425,29 @@ def parse_arguments(arguments=None):
     return options
 
 
+def known(text):
+    """What an earlier part found: as it was printed, or in the file that it left."""
+    try:
+        found = json.loads(text if text.lstrip().startswith("{") else Path(text).read_text())
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"neither JSON nor a file of it: {error}") from error
+    return found.get("known", found)
+
+
 def main():
     options = parse_arguments()
     options.out.mkdir(parents=True, exist_ok=True)
     part = Part(options)
-    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGTERM, sharing.stop)
     try:
         PARTS[options.part](part)
     except Stopped:
         part.failed = True
+        part.lacks("what was still to come when it was ended")
+    except Exception as error:  # whatever it is: what was measured is worth more
+        part.failed = True
+        part.lacks(f"all after {type(error).__name__}: {error}")
+        traceback.print_exc()
     finally:
         part.pack()
     print("\n" + part.text())

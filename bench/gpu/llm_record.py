@@ -22,6 +22,7 @@ HOST_NS = 600_000  # of a step, before the GPU has anything of it
 ON_96, ON_64 = 1.02, 1.05
 FASTEST = 0.1  # of all chunks: what the GPU takes, as it waits for the host in the others
 LEAST_STEPS = 5  # for a median
+REFUSED = "too long"  # for the server: no step is for it
 
 
 def sizes():
@@ -32,9 +33,13 @@ def sizes():
     return found
 
 
+def answered(server):
+    return [it for it in server["requests"] if it["ended"] != REFUSED]
+
+
 def decode_times(server):
     """Nanoseconds of the steps by their size; a line through the medians, as a median has few steps."""
-    waiting = [{"prompt": it["prompt_length"], "output": it["tokens"], "read": 0, "tokens": 0} for it in server["requests"]]
+    waiting = [{"prompt": it["prompt_length"], "output": it["tokens"], "read": 0, "tokens": 0} for it in answered(server)]
     running, times = [], defaultdict(list)
     for kind, begin, end, _, tokens in server["steps"]:
         if kind == "prefill":
@@ -63,7 +68,7 @@ def trace(server, name):
     begin = server["requests"][0]["arrival"]
     requests = [
         {"at_ns": round(1e9 * (it["arrival"] - begin)), "prompt": it["prompt_length"], "output": it["tokens"]}
-        for it in server["requests"]
+        for it in answered(server)
     ]
     rows = {"rows": ROWS, "chunk": CHUNK, "interleave": server["interleave"], "cache_tokens": CACHE_TOKENS, "host_ns": HOST_NS}
     steps = {"decode": decode, "prefill": [{"kernel": 0}] * LAUNCHES, "prefill_host_ns": [max(ns - gpu_ns - HOST_NS, 0) for ns in chunks]}

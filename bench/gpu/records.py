@@ -81,7 +81,13 @@ def main():
                 failed.append(name)
             elif not record(name, options, scratch, environment, left):
                 failed.append(name)
-        subprocess.run([str(DETSHARE), "down"], env=environment, check=False, timeout=60)
+        try:
+            subprocess.run([str(DETSHARE), "down"], env=environment, check=False, timeout=60)
+        except subprocess.TimeoutExpired:
+            print("the daemon did not end within 60 s", flush=True)
+    names = options.only.split(",")
+    print(f"recorded: {', '.join(name for name in names if name not in failed) or 'nothing'}")
+    print(f"missing: {', '.join(failed) or 'nothing'}")
     return 1 if failed else 0
 
 

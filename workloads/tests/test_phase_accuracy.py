@@ -38,6 +38,29 @@ class CompareTest(unittest.TestCase):
         self.assertIn("(decode 89 of 90, prefill 8 of 10)", phase_accuracy.in_words(found))
 
 
+class VerdictTest(unittest.TestCase):
+    def found(self, prefills, phases):
+        """Of 1,000 steps that count, so many are prefills, which are taken for what `phases` says of them."""
+        kinds = ["prefill" if place % (1000 // prefills) == 0 else "decode" for place in range(phase_accuracy.FIRST + 1000)]
+        logged = [(kind, place / 1e3, place / 1e3 + 0.0009, 1, 1) for place, kind in enumerate(kinds)]
+        return phase_accuracy.compare(logged, record(map(phases, kinds)))
+
+    def test_who_always_says_decode_is_not_right(self):
+        """99 of 100 steps were right, and no prefill was known."""
+        found = self.found(10, lambda kind: "decode")
+        self.assertGreaterEqual(found["part"], phase_accuracy.ASKED)
+        self.assertFalse(phase_accuracy.is_right(found))
+        self.assertTrue(phase_accuracy.is_right(self.found(10, lambda kind: kind)))
+
+    def test_steps_of_one_kind_alone_say_nothing(self):
+        self.assertFalse(phase_accuracy.are_told_apart(1.0, {"decode": 1.0}))
+
+    def test_each_kind_has_its_own_least(self):
+        self.assertTrue(phase_accuracy.are_told_apart(0.99, {"decode": 0.99, "prefill": 0.95}))
+        self.assertFalse(phase_accuracy.are_told_apart(0.99, {"decode": 0.99, "prefill": 0.94}))
+        self.assertFalse(phase_accuracy.are_told_apart(0.97, {"decode": 0.97, "prefill": 1.0}))
+
+
 class OptionsTest(unittest.TestCase):
     def test_the_server_is_told_what_to_replay(self):
         words = ["--trace", "conv.csv", "--skip", "500", "--prefill-chunk", "512", "--company", "server", "--shape", "8b"]

@@ -17,6 +17,9 @@ sys.path.insert(0, str(ABOVE / "bench" / "gpu" if (ABOVE / "bench").is_dir() els
 import sharing
 
 
+FASTER = "mean_latency_ms at most 0.31 of time-slicing, or 75% of the way to the ideal"
+
+
 def spread(value):
     return {"median": value, "min": value, "max": value, "rounds": 1}
 
@@ -25,11 +28,13 @@ def server(name, tail=0.05, mean_ms=100.0, missed=10.0, bits="identical"):
     service = {"ttft_p99_overhead": spread(tail), "tpot_p99_overhead": spread(tail), "mean_latency_ms": spread(mean_ms)}
     service |= {"ttft_violations": spread(missed), "tpot_violations": spread(missed)}
     verdict = {"verdict": bits} | ({"different": 3, "compared": 40} if bits == "different" else {})
-    return {"program": name, "service": service, "share": None, "p99_overhead": None, "bits": verdict}
+    service |= {"goodput": spread(2.0)}
+    return {"program": name, "class": "latency", "service": service, "share": None, "p99_overhead": None, "bits": verdict}
 
 
 def training(share):
-    return {"program": "train", "service": None, "share": spread(share), "p99_overhead": None, "bits": {"verdict": "identical"}}
+    found = {"program": "train", "class": "best-effort", "service": None, "share": share and spread(share)}
+    return found | {"p99_overhead": None, "bits": {"verdict": "identical"}}
 
 
 def arm(name, *programs, load=0.5):
@@ -54,19 +59,81 @@ class VerdictsTest(unittest.TestCase):
             mine = [server(name, missed=missed, mean_ms=mean_ms) for name in ("chat", "code")]
             arms.append(arm("tpot-first", *mine, load=load))
         found = by_asked(sharing.verdicts(run_named("llm-llm"), {"arms": arms}))
-        fewer, faster = "tpot_violations at most 0.78 of throughput", "mean_latency_ms at most 0.31 of time-slicing"
+        fewer, faster = "tpot_violations at most 0.78 of throughput", FASTER
         self.assertEqual(found[0.3, "tpot-first", fewer], "met")
         self.assertEqual(found[0.7, "tpot-first", fewer], "not met")
         self.assertEqual(found[0.3, "tpot-first", faster], "met")
         self.assertEqual(found[0.7, "tpot-first", faster], "not met")
+        lines = sharing.loads_in_words(sharing.verdicts(run_named("llm-llm"), {"arms": arms}))
+        self.assertIn(f"tpot-first, all servers, {fewer}: holds at load 0.3; not at 0.7", lines)
+        goodput = sharing.goodput_in_words([{"arms": arms, "scenario": {"name": "llm-llm"}}])
+        self.assertEqual(goodput[1], "goodput of llm-llm at load 0.7: throughput 4, time-slicing 4, tpot-first 4")
+
+    def test_where_the_other_was_left_out_nothing_is_judged_and_that_is_said(self):
+        """Without time-slicing what was asked of the share was not there at all."""
+        rows = sharing.verdicts(run_named("llm-train"), {"arms": [arm("tpot-first", server("chat"), training(0.41))]})
+        found = {(row["arm"], row["asked"]): (row["measured"], row["verdict"]) for row in rows}
+        share = "share at least that of time-slicing"
+        self.assertEqual(found["tpot-first", share], ("no share of time-slicing", "missing"))
+        both = [arm("tpot-first", server("chat"), training(None)), arm("time-slicing", server("chat"), training(0.5))]
+        rows = sharing.verdicts(run_named("llm-train"), {"arms": both})
+        found = {(row["arm"], row["asked"]): (row["measured"], row["verdict"]) for row in rows}
+        self.assertEqual(found["tpot-first", share], ("no share of tpot-first", "missing"))
+        rows = sharing.verdicts(run_named("llm-llm"), {"arms": [arm("tpot-first", server("chat"), server("code"))]})
+        said = [(row["verdict"], row["measured"]) for row in rows]
+        nobody = [("missing", "no figures of throughput")] * 2
+        self.assertEqual(said, [*nobody, ("missing", "no figures of time-slicing")])
+        rows = sharing.verdicts(run_named("two-full"), {"arms": [arm("slo-aware", training(0.5), training(0.5), load=None)]})
+        self.assertEqual([row["verdict"] for row in rows], ["missing"])
+
+    def test_where_0_31_cannot_be_it_is_judged_how_near_to_the_ideal_it_is(self):
+        def judged(mine, sliced, times=1.2, alone=100.0):
+            arms = [arm("time-slicing", server("chat", mean_ms=sliced)), arm("tpot-first", server("chat", mean_ms=mine))]
+            bound = {"load": 0.5, "ideal": {"servers": [{"program": "chat", "alone_ms": alone, "times_alone": times}]}}
+            rows = sharing.verdicts(run_named("llm-llm"), {"arms": arms, "bounds": [bound]})
+            return next((row["measured"], row["verdict"]) for row in rows if row["asked"] == FASTER)
+
+        self.assertEqual(judged(130.0, 160.0), ("0.812; 75% of the way (130, of 160 to 120 ms, alone 100)", "met"))
+        self.assertEqual(judged(131.0, 160.0)[1], "not met")
+        self.assertEqual(judged(170.0, 160.0), ("1.062; -25% of the way (170, of 160 to 120 ms, alone 100)", "not met"))
+        self.assertEqual(judged(48.0, 160.0)[1], "met", "what is asked first")
+        # Time-slicing is as good as can be: who is there too is near.
+        self.assertEqual(judged(121.0, 121.0)[1], "met")
+        self.assertEqual(judged(119.0, 118.0), ("1.008; no way to go (119, of 118 to 120 ms, alone 100)", "met"))
+        self.assertEqual(judged(130.0, 118.0)[1], "not met")
+
+    def test_fewer_than_none_there_cannot_be(self):
+        arms = [arm(name, server("chat", missed=missed)) for name, missed in (("throughput", 0.0), ("tpot-first", 0.0))]
+        rows = sharing.verdicts(run_named("llm-llm"), {"arms": arms})
+        found = {row["asked"]: (row["measured"], row["verdict"]) for row in rows}
+        self.assertEqual(found["tpot_violations at most 0.78 of throughput"], ("0 and 0", "met"))
+        arms[1] = arm("tpot-first", server("chat", missed=2.0))
+        found = {row["asked"]: row["verdict"] for row in sharing.verdicts(run_named("llm-llm"), {"arms": arms})}
+        self.assertEqual(found["ttft_violations at most 1.00 of throughput"], "not met")
+
+    def test_steps_are_told_apart_by_each_kind(self):
+        def judged(taken, **more):
+            steps = sum(count for phases in taken.values() for count in phases.values())
+            right = sum(phases.get(kind, 0) for kind, phases in taken.items())
+            chat = server("chat") | {"told_apart": {"steps": steps, "right": right, "taken": taken} if taken else None}
+            rows = sharing.verdicts(run_named("llm-train"), {"arms": [arm("tpot-first", chat, training(0.5))]} | more)
+            return [(row["measured"], row["verdict"]) for row in rows if row["asked"].startswith("steps told apart")]
+
+        always = {"decode": {"decode": 990}, "prefill": {"decode": 10}}
+        self.assertEqual(judged(always), [("0.9900, decode 1.0000, prefill 0.0000", "not met")])
+        found = judged({"decode": {"decode": 990}, "prefill": {"prefill": 19, "decode": 1}})
+        self.assertEqual(found, [("0.9990, decode 1.0000, prefill 0.9500", "met")])
+        self.assertEqual(judged({"decode": {"decode": 990}})[0][1], "not met", "without a prefill nobody knows")
+        self.assertEqual(judged({}), [])
+        self.assertEqual(judged({}, command=["bench", "--keep", "k"]), [("no record", "missing")])
 
     def test_the_share_is_held_against_time_slicing_at_the_same_load(self):
         arms = [arm("time-slicing", server("chat", tail=2.0), training(0.4)), arm("tpot-first", server("chat"), training(0.41))]
         arms += [arm("time-slicing", server("chat"), training(0.5), load=0.7), arm("tpot-first", server("chat"), training(0.41), load=0.7)]
         rows = sharing.verdicts(run_named("llm-train"), {"arms": arms})
         found = by_asked(rows)
-        self.assertEqual(found[0.5, "tpot-first", "share at least 0.4"], "met")
-        self.assertEqual(found[0.7, "tpot-first", "share at least 0.5"], "not met")
+        self.assertEqual(found[0.5, "tpot-first", "share at least that of time-slicing"], "met")
+        self.assertEqual(found[0.7, "tpot-first", "share at least that of time-slicing"], "not met")
         self.assertEqual(found[0.5, "tpot-first", "ttft_p99 at most +7%"], "met")
         missing = [row["arm"] for row in rows if row["verdict"] == "missing"]
         self.assertEqual(missing, ["slo-aware", "slo-aware"])
@@ -110,9 +177,13 @@ class RunsTest(unittest.TestCase):
 
         with tempfile.TemporaryDirectory() as out:
             words = ["sharing.py", "--out", out, "--only", "llm-llm", "--load", "0.3,0.5", "--again", "2", "--leave-out", "throughput"]
-            with mock.patch.object(sys, "argv", words), mock.patch.object(sharing.subprocess, "run", ran):
-                with contextlib.redirect_stdout(io.StringIO()):
-                    sharing.main()
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(mock.patch.object(sys, "argv", words))
+                stack.enter_context(mock.patch.object(sharing.subprocess, "run", ran))
+                stack.enter_context(mock.patch.object(sharing, "run_for", lambda command, _: ran(command)))
+                stack.enter_context(mock.patch.object(sharing.signal, "signal"))
+                stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+                sharing.main()
             report = json.loads((Path(out) / "sharing.json").read_text())
         bench = asked[-1]
         self.assertEqual(bench[bench.index("--arms") + 1], "alone,tpot-first,time-slicing")

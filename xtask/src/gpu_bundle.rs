@@ -218,6 +218,7 @@ pub(crate) fn lay_out(built: &Path, folder: &Path) -> Result<()> {
         "records.py",
         "sharing.py",
         "llm.py",
+        "llm_plan.py",
         "samples.py",
         "conformance.py",
         "approximations.py",

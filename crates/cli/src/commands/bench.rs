@@ -9,7 +9,7 @@
 //!
 //! In the end tenants run once more and write down what they launch (`records.rs`), of which a moment is shown (`timeline.rs`).
 //!
-//! LLM servers are sent the requests of a trace (`replay.rs`), as many as keep them busy for a part of the time (`load.rs`). What
+//! LLM servers are sent the requests of a trace (`replay.rs`), as many as keep them busy for a part of the time (`load.rs`, `rates.rs`). What
 //! they say (`answers.rs`) has a time for each token, and figures of its own (`service.rs`, `service_summary.rs`,
 //! `service_table.rs`), also request by request against alone (`paired.rs`, `paired_table.rs`). How near to alone two of them
 //! could come is worked out (`bound.rs`), whether their steps were told apart is looked up (`told_apart.rs`), and what they did
@@ -40,6 +40,7 @@ mod paired;
 mod paired_table;
 mod plot;
 mod process;
+mod rates;
 mod records;
 mod replay;
 mod report;
@@ -121,6 +122,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, BenchError> {
     let workloads = workloads::find(settings.scenario, settings.workloads.as_deref())?;
     report::make_folder(&settings.out)?;
     settings.keep.as_deref().map_or(Ok(()), report::make_folder)?;
+    if settings.llm.as_ref().is_some_and(|llm| llm.finds_rates) {
+        return find_rates(&settings, &workloads);
+    }
     let mut measured = Measurements::default();
     let ended = measure(&settings, &workloads, &mut measured);
     if measured.runs.is_empty() {
@@ -147,20 +151,46 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, BenchError> {
 /// Part of the time in which nothing is measured any more.
 const LAST_PART: u32 = 60;
 
-/// Everything that was started has ended when this returns.
+/// Finds out what servers are sent at each load, prints it and leaves it in the folder; returns the exit code.
+fn find_rates(settings: &Settings, workloads: &Path) -> Result<u8, BenchError> {
+    let found = with_runner(settings, workloads, |runner| Ok(rates::Rates::of(&runner.replays)));
+    let found = found.inspect_err(|_| drop(std::fs::remove_dir(&settings.out)))?;
+    report::write(&settings.out.join(report::RESULTS), &found.json())?;
+    table::print(&match settings.format {
+        Format::Table => found.table(),
+        Format::Json => found.json(),
+        Format::Csv => found.csv(),
+    })?;
+    Ok(0)
+}
+
 fn measure(settings: &Settings, workloads: &Path, measured: &mut Measurements) -> Result<(), BenchError> {
+    with_runner(settings, workloads, |runner| {
+        let ran = rounds::run(runner, settings, measured);
+        measured.ideals = runner.ideals();
+        measured.replays = std::mem::take(&mut runner.replays);
+        ran.map_err(|error| interrupted(error, BenchError::Session))
+    })
+}
+
+/// Once it is known what servers are sent. Everything that was started has ended when this returns.
+fn with_runner<T>(
+    settings: &Settings,
+    workloads: &Path,
+    body: impl FnOnce(&mut Runner<'_>) -> Result<T, BenchError>,
+) -> Result<T, BenchError> {
     // The rest is for taking everything down and for the report.
     let deadline = Instant::now() + settings.limit - settings.limit / LAST_PART;
     let signals = Signals::watch()?;
     let scratch = tempfile::Builder::new().prefix("detshare-bench-").tempdir().map_err(BenchError::NotTemporary)?;
     let mut runner = Runner::new(settings, workloads.to_path_buf(), scratch.path(), &signals, deadline);
-    let interrupted = |error: SessionError, otherwise: fn(SessionError) -> BenchError| match error {
+    runner.plan().map_err(|error| interrupted(error, BenchError::NoRates))?;
+    body(&mut runner)
+}
+
+fn interrupted(error: SessionError, otherwise: fn(SessionError) -> BenchError) -> BenchError {
+    match error {
         SessionError::Interrupted { signal } => BenchError::Interrupted { signal, kept: None },
         error => otherwise(error),
-    };
-    runner.plan().map_err(|error| interrupted(error, BenchError::NoRates))?;
-    let ran = rounds::run(&mut runner, settings, measured);
-    measured.ideals = runner.ideals();
-    measured.replays = runner.replays;
-    ran.map_err(|error| interrupted(error, BenchError::Session))
+    }
 }

@@ -169,6 +169,44 @@ fn other_tokens_are_named_by_their_request() {
 }
 
 #[test]
+fn rates_are_found_out_without_measuring_anything() {
+    let bench = BenchStage::new();
+    let ended = bench.bench("llm-llm", &["--find-rates", "--loads", "0.5,0.7"]);
+    assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
+    let results = bench.results();
+    let rates: Vec<_> = results["rates"].as_array().unwrap().iter().collect();
+    let found: Vec<_> = rates.iter().map(|rate| (rate["program"].as_str().unwrap(), rate["load"].as_f64())).collect();
+    assert_eq!(
+        found,
+        [("chat", Some(0.5)), ("chat", Some(0.7)), ("code", Some(0.5)), ("code", Some(0.7))],
+        "{results:#}"
+    );
+    let said = format!(
+        "--load 0.5 --rates {:.6},{:.6}",
+        rates[0]["per_second"].as_f64().unwrap(),
+        rates[2]["per_second"].as_f64().unwrap()
+    );
+    assert!(ended.stdout.contains(&said), "{}", ended.stdout);
+    assert_eq!(bench.log().len(), 2, "each server answers many requests at once, and no arm was run");
+    bench.assert_nothing_is_left();
+}
+
+#[test]
+fn alone_only_servers_run_if_that_is_asked_for() {
+    let bench = BenchStage::new();
+    let flags = ["--seconds", "1", "--rounds", "1", "--arms", "alone,time-slicing", "--rates", "20", "--servers-alone"];
+    let ended = bench.bench("llm-train", &flags);
+    assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
+    let results = bench.results();
+    assert_eq!(results["arms"][0]["programs"].as_array().unwrap().len(), 1, "{results:#}");
+    let training = server(&results, "time-slicing", "train");
+    assert!(training["share"].is_null() && training["per_second"]["median"].as_f64() > Some(0.0), "{training:#}");
+    assert_eq!(training["bits"]["verdict"], "unknown", "{training:#}");
+    assert_eq!(server(&results, "time-slicing", "chat")["bits"]["verdict"], "identical");
+    bench.assert_nothing_is_left();
+}
+
+#[test]
 fn objectives_that_nobody_can_keep_to_are_said_to_be_so() {
     let bench = BenchStage::new();
     let flags = ["--seconds", "1", "--rounds", "1", "--arms", "alone,time-slicing", "--rates", "20", "--tpot", "1us"];

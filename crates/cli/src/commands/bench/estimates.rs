@@ -49,6 +49,9 @@ impl<'a> Estimates<'a> {
 
     /// What it takes to show what tenants do.
     pub(crate) fn recording(&self) -> f64 {
+        if !self.settings.has_timeline {
+            return 0.0;
+        }
         let one = |arm: &Arm| Schedule::recorded(self.settings, arm).end().as_secs_f64() + self.beside(arm);
         self.settings.tenants_together().next().map_or(0.0, one)
     }
@@ -65,12 +68,12 @@ impl<'a> Estimates<'a> {
             Schedule::of_session(self.settings, arm, (round, seconds), programs).end().as_secs_f64()
         };
         let all: Vec<&Program> = self.settings.scenario.programs.iter().collect();
-        if arm.is_alone { all.iter().map(|program| lasts(&[program])).sum() } else { lasts(&all) }
+        if arm.is_alone { self.settings.alone().map(|program| lasts(&[program])).sum() } else { lasts(&all) }
     }
 
     /// How often programs are set up for an arm: once, or each by itself.
     fn sessions(&self, arm: &Arm) -> f64 {
-        if arm.is_alone { quantity::approximate(self.settings.scenario.programs.len() as u64) } else { 1.0 }
+        if arm.is_alone { quantity::approximate(self.settings.alone().count() as u64) } else { 1.0 }
     }
 }
 
@@ -168,6 +171,19 @@ pub(crate) mod tests {
         estimates.learn(&dial, &run);
         let expected = Schedule::of(&settings, &dial, 2, 4).end().as_secs_f64() + 13.0;
         assert!((estimates.of(&[dial], 2, 4) - expected).abs() < 1e-9, "{}", estimates.of(&[dial], 2, 4));
+    }
+
+    #[test]
+    fn what_is_left_out_takes_no_time() {
+        let settings = resolved("llm-train --arms alone,tpot-first --seconds 60").unwrap();
+        let [alone, policy] = settings.arms[..] else { panic!("{:?}", settings.arms) };
+        let whole = Estimates::new(&settings);
+        let shorter = resolved("llm-train --arms alone,tpot-first --seconds 60 --no-timeline --servers-alone").unwrap();
+        let shorter = Estimates::new(&shorter);
+        assert_eq!((whole.recording() > 0.0, shorter.recording()), (true, 0.0));
+        // A training alone, for ten seconds.
+        assert_eq!(whole.of(&[alone], 1, 60) - shorter.of(&[alone], 1, 60), 10.0 + LEAST_SET_UP);
+        assert_eq!(whole.of(&[policy], 1, 60), shorter.of(&[policy], 1, 60));
     }
 
     #[test]

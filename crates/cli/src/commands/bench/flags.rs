@@ -2,7 +2,7 @@
 
 use super::arm::{self, Arm, ArmError, Way};
 use super::llm_flags::{LlmArguments, LlmFlagsError, LlmSettings, Offered};
-use super::scenario::{self, Device, Scenario};
+use super::scenario::{self, Device, Program, Protocol, Scenario};
 use crate::exit;
 use crate::table::Format;
 use clap::{Args, ValueEnum, value_parser};
@@ -85,6 +85,10 @@ pub(crate) struct Arguments {
     /// How long all of it may take, such as 8m; what does not fit is left out
     #[arg(long, value_name = "DURATION", default_value = "8m", value_parser = humantime::parse_duration)]
     limit: Duration,
+
+    /// Leave out the timeline, for which tenants run once more in the end
+    #[arg(long)]
+    no_timeline: bool,
 
     /// How to print the result
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
@@ -208,6 +212,8 @@ pub(crate) struct Settings {
     /// Where what programs did is kept.
     pub(crate) keep: Option<PathBuf>,
     pub(crate) limit: Duration,
+    /// Whether it is shown in the end what tenants did.
+    pub(crate) has_timeline: bool,
     pub(crate) format: Format,
     /// Where the scenario has LLM servers.
     pub(crate) llm: Option<LlmSettings>,
@@ -229,6 +235,7 @@ impl TryFrom<Arguments> for Settings {
             out,
             keep,
             limit,
+            no_timeline,
             format,
             llm,
         } = arguments;
@@ -252,6 +259,7 @@ impl TryFrom<Arguments> for Settings {
             out: out.unwrap_or_else(|| format!("bench-{}-{}", scenario.name, date(SystemTime::now())).into()),
             keep,
             limit,
+            has_timeline: !no_timeline,
             format,
         })
     }
@@ -273,6 +281,12 @@ impl Settings {
             Some(Offered::Rates(_, load)) => vec![*load],
             None => vec![None],
         }
+    }
+
+    /// The programs that run by themselves where all do one after the other.
+    pub(crate) fn alone(&self) -> impl Iterator<Item = &'static Program> {
+        let are_all = self.llm.as_ref().is_none_or(|llm| !llm.servers_alone);
+        self.scenario.programs.iter().filter(move |program| are_all || matches!(program.protocol, Protocol::Llm { .. }))
     }
 
     /// The arms in which all programs are tenants at once; those of the first that has figures write down what they launch, in the
@@ -322,7 +336,7 @@ pub(crate) mod tests {
     fn without_flags() {
         let settings = resolved("small").unwrap();
         assert_eq!((settings.rounds, settings.seconds, settings.limit), (2, 4, Duration::from_secs(480)));
-        assert_eq!((settings.isolation(), settings.format), ("mps", Format::Table));
+        assert_eq!((settings.isolation(), settings.format, settings.has_timeline), ("mps", Format::Table, true));
         assert!(settings.out.display().to_string().starts_with("bench-small-2"), "{}", settings.out.display());
         assert_eq!(settings.arms[0].name, "alone");
         assert_eq!(resolved("soft").unwrap().isolation(), "auto");
@@ -331,12 +345,12 @@ pub(crate) mod tests {
     #[test]
     fn with_all_flags() {
         let line = "7b --arms fair,alone --rounds 3 --again 2 --seconds 5 --isolation process --workloads w --out o --keep k --limit 90s \
-                    --format csv";
+                    --no-timeline --format csv";
         let settings = resolved(line).unwrap();
         assert_eq!(settings.arms.iter().map(|arm| arm.name).collect::<Vec<_>>(), ["alone", "fair"]);
         assert_eq!((settings.rounds, settings.again, settings.seconds), (3, 2, 5));
         assert_eq!(settings.limit, Duration::from_secs(90));
-        assert_eq!((settings.isolation(), settings.format), ("process", Format::Csv));
+        assert_eq!((settings.isolation(), settings.format, settings.has_timeline), ("process", Format::Csv, false));
         assert_eq!((settings.workloads, settings.out, settings.keep), (Some("w".into()), "o".into(), Some("k".into())));
     }
 
@@ -377,6 +391,14 @@ pub(crate) mod tests {
         assert!(refused("small --aggressiveness none,0.5").contains("name none or levels"));
         assert!(refused("small --arms alone,fair --aggressiveness 0.5").contains("name slo-aware among --arms"));
         assert!(refused("llm-train --aggressiveness 0.5").contains("leave out --aggressiveness"));
+    }
+
+    #[test]
+    fn alone_all_programs_run_unless_servers_are_to() {
+        let alone = |line: &str| resolved(line).unwrap().alone().map(|program| program.name).collect::<Vec<_>>();
+        assert_eq!(alone("llm-llm-train"), ["chat", "code", "train"]);
+        assert_eq!(alone("llm-llm-train --servers-alone"), ["chat", "code"]);
+        assert_eq!(alone("small"), ["serve", "train"]);
     }
 
     #[test]

@@ -33,6 +33,16 @@ pub(crate) struct LlmArguments {
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = rate)]
     rates: Vec<f64>,
 
+    /// Only find out how many requests a second each load is: the --rates for later runs; nothing is measured
+    #[arg(long, conflicts_with = "rates")]
+    find_rates: bool,
+
+    /// In the arm alone run only the servers: the others are not compared with themselves
+    ///
+    /// For a training whose speed alone an earlier run found out. It has no share then, and its bits are not compared.
+    #[arg(long)]
+    servers_alone: bool,
+
     /// The folder with azure-llm-2023-conv.csv and azure-llm-2023-code.csv; without this, requests are made up
     #[arg(long, value_name = "DIR")]
     trace_folder: Option<PathBuf>,
@@ -101,6 +111,10 @@ pub(crate) struct LlmSettings {
     pub(crate) traces: Option<PathBuf>,
     model: Option<&'static str>,
     pub(crate) objectives: Objectives,
+    /// Whether nothing is done but to find out what servers are sent.
+    pub(crate) finds_rates: bool,
+    /// Whether only servers run alone.
+    pub(crate) servers_alone: bool,
 }
 
 /// How much servers are sent.
@@ -128,7 +142,7 @@ impl LlmSettings {
         if has_levels {
             return Err(LlmFlagsError::Levels { scenario: scenario.name });
         }
-        let LlmArguments { load, rates, trace_folder, model, ttft, tpot } = arguments;
+        let LlmArguments { load, rates, find_rates, servers_alone, trace_folder, model, ttft, tpot } = arguments;
         let servers: Vec<_> = scenario.servers().collect();
         let names = servers.iter().map(|(program, _)| program.name).collect::<Vec<_>>();
         if !rates.is_empty() && rates.len() != servers.len() {
@@ -154,7 +168,7 @@ impl LlmSettings {
         let offered = if rates.is_empty() { Offered::Loads(loads) } else { Offered::Rates(rates, of_load) };
         let milliseconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64() * 1e3);
         let objectives = Objectives { ttft_ms: milliseconds(ttft), tpot_ms: milliseconds(tpot) };
-        Ok(Some(Self { offered, traces, model, objectives }))
+        Ok(Some(Self { offered, traces, model, objectives, finds_rates: find_rates, servers_alone }))
     }
 
     pub(crate) fn source(&self) -> Source<'_> {
@@ -168,6 +182,8 @@ impl LlmArguments {
         let given = [
             ("--load", !self.load.is_empty()),
             ("--rates", !self.rates.is_empty()),
+            ("--find-rates", self.find_rates),
+            ("--servers-alone", self.servers_alone),
             ("--trace-folder", self.trace_folder.is_some()),
             ("--model", self.model.is_some()),
             ("--ttft", self.ttft.is_some()),
@@ -201,6 +217,7 @@ mod tests {
         let settings = resolved("llm-llm", "").unwrap().unwrap();
         assert_eq!(settings.offered, Offered::Loads(vec![0.5]));
         assert_eq!((settings.traces, settings.objectives), (None, Objectives::default()));
+        assert!(!settings.finds_rates && !settings.servers_alone);
     }
 
     #[test]
@@ -219,6 +236,9 @@ mod tests {
         assert_eq!(settings.offered, Offered::Rates(vec![3.0, 1.5], None));
         let settings = resolved("llm-llm", "--rates 3,1.5 --load 0.4").unwrap().unwrap();
         assert_eq!(settings.offered, Offered::Rates(vec![3.0, 1.5], Some(0.4)));
+        let settings = resolved("llm-train", "--find-rates --loads 0.5,0.7 --servers-alone").unwrap().unwrap();
+        assert_eq!(settings.offered, Offered::Loads(vec![0.5, 0.7]));
+        assert!(settings.finds_rates && settings.servers_alone);
     }
 
     #[test]
@@ -234,6 +254,9 @@ mod tests {
                 "--trace-folder /no/such/folder",
                 "no /no/such/folder/azure-llm-2023-conv.csv: name the folder",
             ),
+            ("small", "--find-rates", "--find-rates is for LLM servers, and small has none"),
+            ("small", "--servers-alone", "--servers-alone is for LLM servers, and small has none"),
+            ("llm-llm", "--find-rates --rates 3,4", "cannot be used with '--rates"),
             ("llm-llm", "--rates 3", "--rates needs a number for each of chat, code"),
             ("llm-train", "--rates 3 --loads 0.3,0.5", "--rates are those of one load"),
             ("llm-train", "--load 0", "a load is a number above 0 and up to 0.95"),

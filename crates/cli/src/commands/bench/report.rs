@@ -397,16 +397,21 @@ impl Report {
     pub(crate) fn write(&self, folder: &Path) -> Result<(), FolderError> {
         let plots = plot::Plots::of(self);
         let page = page::page(self, &plots);
-        let files = [("results.json", &self.json()), (PAGE, &page)];
+        let files = [(RESULTS, &self.json()), (PAGE, &page)];
         let plots = plots.all.iter().map(|plot| (plot.file, &plot.svg));
         for (name, text) in files.into_iter().chain(plots) {
-            let file = folder.join(name);
-            std::fs::write(&file, text).map_err(|source| FolderError::NotWritten { file, source })?;
+            write(&folder.join(name), text)?;
         }
         Ok(())
     }
 }
 
+pub(crate) fn write(file: &Path, text: &str) -> Result<(), FolderError> {
+    std::fs::write(file, text).map_err(|source| FolderError::NotWritten { file: file.to_path_buf(), source })
+}
+
+/// Everything, for programs.
+pub(crate) const RESULTS: &str = "results.json";
 /// The page with everything.
 const PAGE: &str = "index.html";
 

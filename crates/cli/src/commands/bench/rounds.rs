@@ -126,6 +126,9 @@ fn timeline(
     estimates: &Estimates<'_>,
     runs: &[ArmRun],
 ) -> Result<Result<Timeline, String>, SessionError> {
+    if !settings.has_timeline {
+        return Ok(Err("it was left out with --no-timeline".to_string()));
+    }
     let has_figures = |arm: &Arm| runs.iter().find(|run| run.arm == arm.name && run.failure.is_none());
     let Some((arm, run)) = settings.tenants_together().find_map(|arm| Some((*arm, has_figures(arm)?))) else {
         return Ok(Err("no arm of DetShare with several tenants was measured".to_string()));
@@ -234,6 +237,7 @@ mod tests {
     use super::super::arm::BARE_ALONE;
     use super::super::estimates::tests::set_up;
     use super::super::flags::tests::resolved;
+    use super::super::llm_flags::Offered;
     use super::super::scenario::{Program, SCENARIOS};
     use super::super::schedule::Schedule;
     use super::super::summary::tests as examples;
@@ -260,8 +264,9 @@ mod tests {
         /// Alone each program has a session of its own.
         fn planned(&self, Turn { arm, round, seconds, .. }: Turn) -> Vec<Duration> {
             let programs: Vec<&Program> = self.settings.scenario.programs.iter().collect();
+            let alone: Vec<&Program> = self.settings.alone().collect();
             let sessions: Vec<&[&Program]> =
-                if arm.is_alone { programs.iter().map(std::slice::from_ref).collect() } else { vec![&programs] };
+                if arm.is_alone { alone.iter().map(std::slice::from_ref).collect() } else { vec![&programs] };
             let session = |programs| Schedule::of_session(self.settings, &arm, (round, seconds), programs).end();
             sessions.into_iter().map(session).collect()
         }
@@ -270,6 +275,9 @@ mod tests {
         fn plan(&mut self) {
             const AT_ONCE: f64 = 64.0;
             const RECORDED_PER_SECOND: f64 = 4.7;
+            if matches!(self.settings.llm.as_ref().map(|llm| &llm.offered), Some(Offered::Rates(..))) {
+                return;
+            }
             for _ in self.settings.scenario.servers() {
                 self.left -= self.beside[BARE_ALONE.name] + AT_ONCE / RECORDED_PER_SECOND;
             }
@@ -322,6 +330,8 @@ mod tests {
             assert_eq!((seconds(&measured), measured.dropped_rounds), (vec![4; 2 * ARMS], 0), "{scenario}");
             assert!(measured.timeline.as_ref().is_some_and(Result::is_ok), "{scenario}");
             assert!(left > 60.0, "{scenario}: {left} s of 480 are left");
+            let (without, more_left) = rehearsed(&format!("{scenario} --no-timeline"), 1.0);
+            assert!(without.timeline.as_ref().is_some_and(Result::is_err) && more_left > left + 10.0, "{scenario}");
         }
     }
 
@@ -339,6 +349,31 @@ mod tests {
                 assert!(measured.runs.iter().all(|run| run.failure.is_none()), "{scenario} at {percent} %");
                 assert!(measured.runs.len() >= ARMS && measured.timeline.unwrap().is_ok(), "{scenario} at {percent} %");
             }
+        }
+    }
+
+    /// The commands that `bench/gpu/llm.py` plans for its first two parts, with the limits that it gives them: what is learnt on the way
+    /// about later arms leaves none of them out.
+    #[test]
+    fn arms_that_were_planned_from_recorded_times_are_all_run() {
+        let ways = "alone,tpot-first,time-slicing,slo-aware,mps-priority,throughput,mps";
+        for (line, arms) in [
+            (format!("llm-train --arms {ways} --seconds 42 --load 0.5 --rates 0.25 --limit 535s"), 7),
+            (
+                "llm-llm --arms alone,tpot-first,throughput,time-slicing,slo-aware --seconds 24 --load 0.5 --rates 0.47,4.4 \
+                 --limit 264s"
+                    .to_string(),
+                5,
+            ),
+            (
+                "llm-llm --arms alone,tpot-first,throughput,time-slicing --seconds 15 --load 0.7 --rates 0.7,6.6 --limit 172s"
+                    .to_string(),
+                4,
+            ),
+        ] {
+            let (measured, left) = rehearsed(&format!("{line} --rounds 1 --no-timeline"), 1.0);
+            let run = measured.runs.iter().filter(|run| run.failure.is_none()).count();
+            assert_eq!(run, arms, "{line}: {left} s are left");
         }
     }
 

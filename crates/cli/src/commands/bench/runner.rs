@@ -192,8 +192,9 @@ impl<'a> Runner<'a> {
         let schedule = Schedule::of(self.settings, &arm, round, seconds);
         let ground = self.put_up(arm, folder)?;
         let all: Vec<&'static Program> = self.settings.scenario.programs.iter().collect();
+        let alone: Vec<&'static Program> = self.settings.alone().collect();
         let groups: Vec<&[&'static Program]> =
-            if arm.is_alone { all.iter().map(std::slice::from_ref).collect() } else { vec![&all] };
+            if arm.is_alone { alone.iter().map(std::slice::from_ref).collect() } else { vec![&all] };
         let mut stretches: Vec<Stretch> =
             schedule.levels.iter().map(|level| Stretch { aggressiveness: *level, programs: Vec::new() }).collect();
         for programs in groups {
