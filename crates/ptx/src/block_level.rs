@@ -142,11 +142,12 @@ pub struct Persistent {
     pub grid: [u32; 3],
     /// How many blocks that are.
     pub blocks: u32,
-    /// Device address of two `u32`: the number of the next block, and 0 before each launch. After the kernel the first is `blocks` or
-    /// more exactly if all blocks ran; the second is the kernel's own. They are to lie in the device's memory.
+    /// Device address of a `u64` and a `u32` behind it, aligned as the first: the number of the next block, in whose upper half there is
+    /// 0 before each launch, as there is in the other one. After the kernel the lower half is `blocks` or more exactly if all blocks
+    /// ran; the rest is the kernel's own. They are to lie in the device's memory.
     pub next: u64,
     /// Addresses of `u32` words that the device can read; 0 for none. Once one of them was seen with a bit of `mask`, no further
-    /// block is begun; they are looked at all the time, by one thread after the other.
+    /// block is begun; they are looked at all the time, by one thread after the other, each of which has begun a block.
     pub flags: [u64; 4],
     /// The bits that count in the flags.
     pub mask: u32,

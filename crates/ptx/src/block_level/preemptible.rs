@@ -3,12 +3,14 @@
 //! A few *persistent* blocks are launched, as many as the GPU holds or fewer. Each of them runs blocks of the original
 //! until there are no more:
 //!
-//! 1. One thread looks whether to give way. If so, that is the answer; otherwise it takes the next number
-//!    from the counter, by an atomic addition. So every number is taken by exactly one persistent block, in ascending
-//!    order, and none is taken and not run: a block that was begun is run to its end.
+//! 1. One thread takes the next number from the counter, by an atomic addition of 64 bits: the number is the lower half. In the
+//!    upper half stands whether to give way, so it learns that in the same moment. If so, it gives the number back, and giving way is
+//!    the answer; nobody else makes use of a number that comes after the upper half was set. So every number is
+//!    run by exactly one persistent block, in ascending order, and a block that was begun is run to its end.
 //!    The flags lie in the host's memory, and a GPU makes one journey there after the other: a microsecond each, for all SMs together.
-//!    So one thread at a time looks at them, and tells the others by a word beside the counter, which lies in the GPU's own memory.
-//!    Who comes while somebody looks goes on with another block.
+//!    So one thread at a time looks at them, and sets the upper half for the others; its own block it has begun. Who
+//!    looks has set a word behind the counter. That is asked together with the counter, since every journey to memory is one in which
+//!    nothing else is done.
 //! 2. It puts the answer into shared memory, and all threads meet at a barrier and read it. An answer behind the last
 //!    block (giving way is one) ends the persistent block.
 //! 3. Threads run the original's code, which works the position out of the number ([`position`](super::position)), up to
@@ -71,7 +73,7 @@ pub(super) fn version(
     end.declare(&mut code);
     code.push(label(end.label()));
     code.extend(preemption.waits.instructions().map(|wait| line(wait.to_string())));
-    for (part, end) in [(ASK, "take"), (TAKE, "told"), (TELL, "asked")] {
+    for (part, end) in [(TAKE, "taken"), (LOOK, "told"), (TELL, "asked")] {
         code.extend(lines(part, prefix));
         code.push(label(format!("{prefix}_{end}")));
     }
@@ -89,7 +91,7 @@ const DECLARATIONS: &str = "\
 .shared .align 16 .b8 $answers[128];
 .reg .b32 $place, $block, $blocks, $word<4>, $bits, $tid;
 .reg .b64 $from, $counter;
-.reg .pred $over, $other, $stop, $given;
+.reg .pred $over, $other, $given;
 mov.u32 $place, $answers;
 ld.param.u32 $blocks, [$work+12];
 mov.u32 $bits, %tid.x;
@@ -100,21 +102,27 @@ or.b32 $bits, $bits, $tid;
 setp.ne.u32 $other, $bits, 0;";
 const _: () = assert!(SHARED_SIZE == 128);
 
-/// The first thread's part: the answer is one behind all numbers if somebody has seen that it is to give way, or nobody looks and it
-/// sees that itself. Volatile is relaxed and of system scope: the host and other processes write to the flags. All of them are on their
-/// way before one is looked at. The word beside the counter is 1 while somebody looks, and 2 in it from when it was seen.
-const ASK: &str = "\
+/// The first thread's part: the next number, or the answer that is behind all numbers.
+const TAKE: &str = "\
 @$other bra $asked;
-mov.u32 $block, -1;
 ld.param.u64 $counter, [$work+16];
-atom.global.or.b32 $bits, [$counter+4], 1;
-setp.gt.u32 $stop, $bits, 1;
-@$stop bra $told;
+atom.global.or.b32 $bits, [$counter+8], 1;
+atom.global.add.u64 $from, [$counter], 1;
+mov.b64 {$block, $word0}, $from;
+setp.eq.u32 $given, $word0, 0;
+@$given bra $taken;
+red.global.add.u64 [$counter], -1;
+mov.u32 $block, -1;
+bra $told;";
+
+/// Nobody gives way yet, and it looks whether it is to, unless somebody else does so. Volatile is relaxed and of system scope: the
+/// host and other processes write to the flags. All of them are on their way before one is looked at. The first word is 0, as it was the
+/// counter's upper half.
+const LOOK: &str = "\
 setp.ne.u32 $given, $bits, 0;
-@$given bra $take;
+@$given bra $told;
 ld.param.u64 $from, [$work+24];
 setp.ne.u64 $given, $from, 0;
-mov.u32 $word0, 0;
 @$given ld.volatile.global.u32 $word0, [$from];
 ld.param.u64 $from, [$work+32];
 setp.ne.u64 $given, $from, 0;
@@ -133,14 +141,9 @@ or.b32 $word0, $word0, $word1;
 or.b32 $word0, $word0, $word2;
 or.b32 $word0, $word0, $word3;
 and.b32 $bits, $bits, $word0;
-setp.ne.u32 $stop, $bits, 0;
-selp.u32 $bits, 2, 0, $stop;
-st.volatile.global.u32 [$counter+4], $bits;
-@$stop bra $told;";
-
-/// The next number.
-const TAKE: &str = "\
-atom.global.add.u32 $block, [$counter], 1;";
+setp.ne.u32 $given, $bits, 0;
+@$given red.global.or.b64 [$counter], 4294967296;
+@!$given st.volatile.global.u32 [$counter+8], 0;";
 
 const TELL: &str = "\
 st.volatile.shared.u32 [$place], $block;";

@@ -173,14 +173,12 @@ impl Control {
     /// Where that cannot be done nothing may be launched: blocks that give way at once would be launched again without an end.
     pub(super) fn reset(&self, is_first: bool, at: CUstream) -> CUresult {
         let CUdeviceptr_v2(counter) = self.counter();
-        if is_first {
-            cu!(cuMemsetD32Async(CUdeviceptr_v2(counter), 0, 2, at))
-        } else {
-            cu!(cuMemsetD32Async(CUdeviceptr_v2(counter + size_of::<u32>() as u64), 0, 1, at))
-        }
+        // The number, whether to give way, and whether somebody looks.
+        let (first, count) = if is_first { (0, 3) } else { (size_of::<u32>() as u64, 2) };
+        cu!(cuMemsetD32Async(CUdeviceptr_v2(counter + first), 0, count, at))
     }
 
-    /// Device address of the counter, and of the word behind it by which a kernel's blocks tell each other to give way.
+    /// Device address of the counter, and of the words behind it by which a kernel's blocks tell each other to give way.
     pub(super) fn counter(&self) -> CUdeviceptr {
         CUdeviceptr_v2(self.controls.counters + (self.number * APART) as u64)
     }

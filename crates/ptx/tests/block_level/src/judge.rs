@@ -224,30 +224,38 @@ fn compare(right: &Contents, other: &Contents, way: impl Fn() -> String) -> Resu
     }
 }
 
-/// With a flag that is set from the start one persistent block runs nothing, whichever flag it is, and tells the others. Those run
-/// nothing either, however many they are. While somebody else looks, nobody does, and all of it runs.
+/// With a flag that is set from the start one persistent block runs the one block that it has begun before it looked, whichever flag it is,
+/// and tells the others; what is left runs when nothing is set any more. Who is told runs nothing, however many they are. While
+/// somebody else looks, nobody does, and all of it runs, as it does without flags.
 fn held(stage: &Stage<'_>, version: &Version, right: &Contents) -> Result<()> {
     const MASK: u32 = 0b1100;
     let kernel = stage.version(version, size_of::<Persistent>())?;
     let flags = std::array::from_fn(|index| stage.gpu.flag_address(index));
-    stage.reset()?;
-    let before = stage.contents()?;
-    let runs_nothing = |width, seen, why: &str| {
-        stage.start(kernel, Turn { width, flags, mask: MASK, seen })?;
-        let (next, after) = stage.counter_and_contents()?;
-        ensure!(next == 0, "block {next} was begun although {why}");
-        compare(&before, &after, || format!("nothing was to run: {why}"))
-    };
     for flag in 0..FLAGS {
         let mut words = [0; FLAGS];
         words[flag] = 0b1010;
         stage.gpu.set_flags(words);
-        runs_nothing(1, NOBODY_LOOKS, &format!("flag {flag} was set"))?;
-        let seen = stage.gpu.read_word(stage.seen())?;
-        ensure!(seen & GIVE_WAY != 0, "flag {flag} was set, and others are told {seen}");
+        stage.reset()?;
+        stage.start(kernel, Turn { width: 1, flags, mask: MASK, seen: NOBODY_LOOKS })?;
+        let (next, _) = stage.counter_and_contents()?;
+        ensure!(next == 1, "{next} blocks were begun although flag {flag} was set");
+        let told = stage.gpu.read_word(stage.seen())?;
+        ensure!(told == 1, "flag {flag} was set, and others are told {told}");
+        stage.gpu.set_flags([0; FLAGS]);
+        stage.start(kernel, Turn { width: 2, flags, mask: MASK, seen: NOBODY_LOOKS })?;
+        compare(right, &stage.contents()?, || {
+            format!("one block, and then the others, with flag {flag} set at first")
+        })?;
     }
-    stage.gpu.set_flags([0; FLAGS]);
-    runs_nothing(1 + stage.launch.blocks(), GIVE_WAY, "somebody has seen that it is to give way")?;
+    stage.reset()?;
+    let before = stage.contents()?;
+    stage.start(kernel, Turn { width: 1 + stage.launch.blocks(), flags, mask: MASK, seen: GIVE_WAY })?;
+    let (next, after) = stage.counter_and_contents()?;
+    ensure!(next == 0, "block {next} was begun although somebody has seen that it is to give way");
+    compare(&before, &after, || "nothing was to run once somebody has seen that it is to give way".to_string())?;
+    stage.start(kernel, Turn { width: 1, flags: [0; FLAGS], mask: u32::MAX, seen: NOBODY_LOOKS })?;
+    compare(right, &stage.contents()?, || "without flags".to_string())?;
+    stage.reset()?;
     stage.gpu.set_flags([u32::MAX; FLAGS]);
     stage.start(kernel, Turn { width: 1, flags, mask: MASK, seen: SOMEBODY_LOOKS })?;
     compare(right, &stage.contents()?, || "while somebody else looks".to_string())

@@ -14,12 +14,20 @@ use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 
 /// Mutants that compute the same, and why. By their whole text, so that none is excused that nobody has looked at.
-const SAME: [(&str, &str); 17] = [
+const SAME: [(&str, &str); 19] = [
     ("Drop add.u32 detshare_turn, detshare_turn, 1; number 2 in detshare_preemptible_test", ALL_COUNT_ALIKE),
     ("Increment add.u32 detshare_turn, detshare_turn, 1; number 2 in detshare_preemptible_test", ALL_COUNT_ALIKE),
     ("Drop xor.b32 detshare_sign, detshare_sign, 4; number 2 in detshare_preemptible_test", ALL_COUNT_ALIKE),
     ("Drop bar.warp.sync -1; number 1 in detshare_preemptible_test", TOGETHER_AGAIN),
     ("Increment bar.warp.sync -1; number 1 in detshare_preemptible_test", TOGETHER_AGAIN),
+    (
+        "Drop bra detshare_told; number 1 in detshare_preemptible_test",
+        "who gives way may look whether to: it has no number any more",
+    ),
+    (
+        "Increment atom.global.or.b32 detshare_bits, [detshare_counter+8], 1; number 1 in detshare_preemptible_test",
+        "any bit tells that somebody looks",
+    ),
     ("Drop bra detshare_next; number 1 in detshare_preemptible_test", "another one follows"),
     ("Drop bra detshare_next; number 2 in detshare_preemptible_test", "another one follows"),
     ("Drop mov.u32 detshare_turn, 1; number 1 in detshare_preemptible_test", FROM_ANY_NUMBER),

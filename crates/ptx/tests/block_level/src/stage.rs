@@ -10,7 +10,7 @@ use detshare_ptx::block_level::{Division, Persistent, Slice, Version};
 /// Everything that a kernel may have written, with names for messages.
 pub(crate) type Contents = Vec<(String, Vec<u8>)>;
 
-const COUNTER_BYTES: usize = 8;
+const COUNTER_BYTES: usize = 16;
 
 /// A launch and its memory.
 pub(crate) struct Stage<'s> {
@@ -31,13 +31,13 @@ pub(crate) struct Turn {
     pub(crate) flags: [u64; FLAGS],
     pub(crate) mask: u32,
     /// What its blocks find as what others of them have seen: [`NOBODY_LOOKS`] where it is launched as it should be.
-    pub(crate) seen: u32,
+    pub(crate) seen: [u32; 2],
 }
 
-/// The word by which persistent blocks tell each other to give way.
-pub(crate) const NOBODY_LOOKS: u32 = 0;
-pub(crate) const SOMEBODY_LOOKS: u32 = 1;
-pub(crate) const GIVE_WAY: u32 = 2;
+/// The words behind the counter's number: whether to give way, and whether somebody looks for it.
+pub(crate) const NOBODY_LOOKS: [u32; 2] = [0, 0];
+pub(crate) const SOMEBODY_LOOKS: [u32; 2] = [0, 1];
+pub(crate) const GIVE_WAY: [u32; 2] = [1, 0];
 
 impl<'s> Stage<'s> {
     pub(crate) fn new(gpu: &'s Gpu, subject: &'s Subject, launch: &'s Launch) -> Result<Self> {
@@ -69,7 +69,7 @@ impl<'s> Stage<'s> {
         self.gpu.write(self.next, &[0; COUNTER_BYTES])
     }
 
-    /// Where its blocks tell each other to give way.
+    /// Where its blocks tell each other to give way, and behind it that they look.
     pub(crate) fn seen(&self) -> u64 {
         self.next + size_of::<u32>() as u64
     }
@@ -136,7 +136,7 @@ impl<'s> Stage<'s> {
             _pad: 0,
             division: Division::of(self.launch.grid),
         };
-        self.gpu.write(self.seen(), &turn.seen.to_le_bytes())?;
+        self.gpu.write(self.seen(), &turn.seen.map(u32::to_le_bytes).concat())?;
         let mut bytes = work.grid.map(u32::to_le_bytes).concat();
         bytes.extend(work.blocks.to_le_bytes());
         bytes.extend(work.next.to_le_bytes());
