@@ -2,16 +2,17 @@
 //!
 //! Every module of PTX that the tests of `crates/ptx` have is rewritten, and that of the samples where they can be compiled. What
 //! has versions must be accepted for each architecture that its target allows. What registers cost is told, not judged: of
-//! each kernel how many the original and each version need, in `ptxas/registers.txt` of the build folder.
+//! each kernel how many the original and each version need, in `ptxas/registers.txt` of the build folder. The shim has versions
+//! compiled as pieces, by the driver's linker, which gives them more; with the original's as a limit they must be accepted, too, and keep to it.
 
 pub(crate) mod joins;
 
 use crate::process::{root, target};
 use crate::pypi;
 use crate::samples::{self, in_parallel};
-use anyhow::{Context, Result, ensure};
-use detshare_ptx::ast::Module;
-use detshare_ptx::block_level::{Kernel, Refusal, Version};
+use anyhow::{Context, Result, bail, ensure};
+use detshare_ptx::ast::{Item, Module};
+use detshare_ptx::block_level::{Kernel, Limit, Refusal, Version, limit_registers};
 use detshare_ptx::{block_level, fatbin, parse};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -75,8 +76,17 @@ struct Job {
     module: PathBuf,
     architecture: String,
     toolkit: Toolkit,
-    /// Whether it is the original, whose registers are counted and which nobody has written anew.
-    is_original: bool,
+    kind: Kind,
+}
+
+/// What is compiled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The original, whose registers are counted and which nobody has written anew.
+    Original,
+    Versions,
+    /// The versions as the shim has them compiled.
+    Limited,
 }
 
 /// What came of a compilation.
@@ -99,26 +109,27 @@ pub(crate) fn accepts_versions(compilers: &Compilers) -> Result<()> {
         let Some(versions) = rewritten.source else { continue };
         kernels.insert(name.clone(), rewritten.kernels);
         let module = parse(&versions).with_context(|| format!("what was written for {name}"))?;
-        for (is_original, text) in [(false, &versions), (true, source)] {
+        for (kind, text) in [(Kind::Versions, &versions), (Kind::Original, source)] {
+            let is_original = kind == Kind::Original;
             let written = out.join(if is_original { format!("original-{name}") } else { name.clone() });
             std::fs::write(&written, text)?;
             let all = architectures(&module).into_iter();
             let some = all.filter(|(architecture, _)| !is_original || architecture == COUNTED);
             let job = |(architecture, toolkit)| {
                 let (name, module) = (name.clone(), written.clone());
-                Job { name, module, architecture, toolkit, is_original }
+                Job { name, module, architecture, toolkit, kind }
             };
             jobs.extend(some.map(job));
         }
     }
-    let count = jobs.iter().filter(|job| !job.is_original).count();
+    let count = jobs.iter().filter(|job| job.kind == Kind::Versions).count();
     let compiled = in_parallel(jobs, |job| Ok((compile(compilers, &job)?, job)))?;
     let mut refused = Vec::new();
     let mut registers: BTreeMap<String, BTreeMap<String, u32>> = BTreeMap::new();
     for (compiled, job) in compiled {
         match compiled {
             Compiled::Taken(each) if job.architecture == COUNTED => registers.entry(job.name).or_default().extend(each),
-            Compiled::Refused(why) if !job.is_original => refused.push(why),
+            Compiled::Refused(why) if job.kind != Kind::Original => refused.push(why),
             // Some originals are what no compiler takes by itself, such as a piece that is to be linked.
             Compiled::Taken(_) | Compiled::Refused(_) => {}
         }
@@ -126,8 +137,66 @@ pub(crate) fn accepts_versions(compilers: &Compilers) -> Result<()> {
     let (modules, all) = (kernels.len(), sources.len());
     println!("{modules} of {all} modules have versions; {count} compilations, {} refused", refused.len());
     println!("{}", tell_registers(&kernels, &registers, &out.join("registers.txt"))?);
+    let limited = keeps_limits(compilers, &out, &kernels, &registers)?;
+    println!("compiled as pieces, with the original's registers as the limit: {limited} versions");
     ensure!(refused.is_empty(), "{}", refused.join("\n"));
     Ok(())
+}
+
+/// Compiles versions as the shim does, for the architecture for which registers are counted; returns how many there are.
+fn keeps_limits(
+    compilers: &Compilers,
+    out: &Path,
+    kernels: &BTreeMap<String, Vec<Kernel>>,
+    registers: &BTreeMap<String, BTreeMap<String, u32>>,
+) -> Result<usize> {
+    let (mut jobs, mut limits) = (Vec::new(), BTreeMap::new());
+    for (name, kernels) in kernels {
+        let Some(counted) = registers.get(name) else { continue };
+        let mut most: Vec<Limit> = kernels.iter().flat_map(|kernel| limits_of(kernel, counted)).collect();
+        let text = limit_registers(&std::fs::read_to_string(out.join(name))?, &most)?;
+        // Those that call functions have none.
+        let limited = parse(&text)?;
+        most.retain(|(kernel, _)| has_limit(&limited, kernel));
+        let module = out.join(format!("limited-{name}"));
+        std::fs::write(&module, text)?;
+        let (architecture, toolkit) = (COUNTED.to_string(), Toolkit::New);
+        jobs.push(Job { name: name.clone(), module, architecture, toolkit, kind: Kind::Limited });
+        limits.insert(name.clone(), most);
+    }
+    let mut count = 0;
+    for (compiled, job) in in_parallel(jobs, |job| Ok((compile(compilers, &job)?, job)))? {
+        match compiled {
+            Compiled::Taken(each) => {
+                for (kernel, most) in limits.get(&job.name).into_iter().flatten() {
+                    let found = each.get(kernel).copied().unwrap_or_default();
+                    ensure!(found <= *most, "{}: {kernel} has {found} registers and may have {most}", job.name);
+                    count += 1;
+                }
+            }
+            Compiled::Refused(why) => bail!("{why}"),
+        }
+    }
+    Ok(count)
+}
+
+fn has_limit(module: &Module, kernel: &str) -> bool {
+    module.items.iter().any(|item| match item {
+        Item::Function(function) => {
+            function.name == kernel && function.directives.iter().any(|it| it.name == "maxnreg")
+        }
+        _ => false,
+    })
+}
+
+/// As the shim has it: as many of its blocks are to fit on an SM as of the original's.
+fn limits_of(kernel: &Kernel, counted: &BTreeMap<String, u32>) -> Vec<Limit> {
+    const PORTION: u32 = 8;
+    const FEW: u32 = 32;
+    let Some(original) = counted.get(&kernel.name) else { return Vec::new() };
+    let most = original.next_multiple_of(PORTION).max(FEW);
+    let versions = [&kernel.sliced, &kernel.preemptible].into_iter().filter_map(|version| version.as_ref().ok());
+    versions.map(|version| (version.name.clone(), most)).collect()
 }
 
 /// All modules, by name.
@@ -228,6 +297,7 @@ fn compile(compilers: &Compilers, job: &Job) -> Result<Compiled> {
         Toolkit::New => &compilers.new,
     };
     let result = Command::new(ptxas)
+        .args((job.kind == Kind::Limited).then_some("--compile-only"))
         .args(["--verbose", "--gpu-name", &job.architecture, "--output-file", "/dev/null"])
         .arg(&job.module)
         .output()
