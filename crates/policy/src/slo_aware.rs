@@ -19,7 +19,7 @@
 use crate::{Bound, Class, Dial, Lane, Launch, Member, Reason, Rhythm, TURN_NS, Until, Verdict, View, turn};
 
 /// How long after it was due a step is still waited for, beyond its spread: then the tenant has changed its ways.
-const PATIENCE_NS: u64 = 100_000;
+const PATIENCE_NS: u64 = 300_000;
 /// A prediction that lies further from what happens than this is of no use: it is as if steps came at random.
 const WIDEST_SPREAD_NS: u64 = 500_000;
 /// Holds are looked at again no later than this: what is predicted changes.
