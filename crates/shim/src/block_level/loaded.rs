@@ -64,7 +64,7 @@ pub(super) fn limits(parts: &Parts, owner: usize, is_library: bool) -> Vec<Limit
     // With so many an SM is full of threads.
     let registers = of_device(Attribute::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR);
     let threads = of_device(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR).max(1);
-    let few = registers / threads / PORTION * PORTION;
+    let few = (registers / threads / PORTION * PORTION).min(MOST);
     let mut limits = Vec::new();
     for kernel in &parts.kernels {
         let versions = [&kernel.sliced, &kernel.preemptible].into_iter().filter_map(|version| version.as_ref().ok());
