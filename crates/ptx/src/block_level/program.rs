@@ -2,6 +2,7 @@
 
 use super::checks::barriers::{self, Meetings, Plan};
 use super::checks::leftovers::{self, Waits};
+use super::checks::sight::Sight;
 use super::checks::{contraction, instructions, shared, waiting};
 use super::code::Code;
 use super::flow::{Effort, post_dominators};
@@ -96,20 +97,21 @@ impl<'m> Program<'m> {
     }
 
     fn check_waiting(&mut self) {
-        let own = self.routines.iter().map(|routine| routine.steps().any(waiting::is_strong));
-        let all = self.spread(own.collect(), |one, other| one || other);
-        let strong: HashSet<&str> =
-            self.routines.iter().zip(all).filter(|(_, is)| *is).map(|(it, _)| it.function.name.as_str()).collect();
+        let own = self.routines.iter().map(|it| it.code.as_ref().map(Sight::of_function).unwrap_or_default());
+        let all = self.spread(own.collect(), Sight::with_called);
+        let names = self.routines.iter().map(|routine| routine.function.name.as_str());
+        let sights: HashMap<&'m str, Sight> = names.zip(all).collect();
         for (routine, is_circular) in self.routines.iter_mut().zip(&self.circular) {
             if let Ok(code) = &routine.code
                 && routine.refused.is_none()
             {
                 let function = routine.function;
                 // A function that calls itself is a loop, whose end is not looked at.
-                let looks_again = *is_circular && strong.contains(function.name.as_str());
+                let sight = sights.get(function.name.as_str()).copied().unwrap_or_default();
+                let looks_again = *is_circular && sight.sees_others(false);
                 routine.refused = match looks_again {
                     true => Some(Finding::at(RefusalKind::WaitsForBlocks, &function.name, function.span.start)),
-                    false => waiting::check(code, &routine.meets, &strong, &mut Effort::new(code)).err(),
+                    false => waiting::check(code, &routine.meets, &sights, &mut Effort::new(code)).err(),
                 };
             }
         }
