@@ -3,6 +3,7 @@
 pub(super) mod barriers;
 pub(super) mod contraction;
 pub(super) mod instructions;
+pub(super) mod layout;
 pub(super) mod leftovers;
 mod movement;
 pub(super) mod shared;

@@ -1,6 +1,7 @@
 //! A module's functions, who calls whom, and what each of them is refused for.
 
 use super::checks::barriers::{self, Meetings, Plan};
+use super::checks::layout::{self, Handed};
 use super::checks::leftovers::{self, Waits};
 use super::checks::sight::Sight;
 use super::checks::{contraction, instructions, shared, waiting};
@@ -66,6 +67,7 @@ impl<'m> Program<'m> {
         program.needs = program.needs();
         program.check_waiting();
         program.check_contraction();
+        program.check_layout();
         order.into_iter().for_each(|index| program.find_meetings(index));
         program
     }
@@ -132,6 +134,25 @@ impl<'m> Program<'m> {
             }
             found = handed_on != from_others;
             from_others = handed_on;
+        }
+    }
+
+    fn check_layout(&mut self) {
+        let mut handed = Handed::default();
+        loop {
+            let mut handed_on = handed.clone();
+            for routine in self.routines.iter_mut().filter(|it| it.refused.is_none() && it.left_behind.is_none()) {
+                if let Ok(code) = &routine.code {
+                    match layout::check(code, self.names, &handed, &mut Effort::new(code)) {
+                        Ok(on) => handed_on.extend(on),
+                        Err(finding) => routine.left_behind = Some(finding),
+                    }
+                }
+            }
+            if handed_on == handed {
+                return;
+            }
+            handed = handed_on;
         }
     }
 
