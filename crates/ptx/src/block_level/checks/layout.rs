@@ -16,7 +16,7 @@ use crate::block_level::refusal::{Finding, RefusalKind};
 use crate::scalar_type::ScalarType;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Which parameters and results of functions may hold an address, and at which byte of them.
+/// Which parameters and results of functions may hold an address, and at which word of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::block_level) struct Handed {
     parameters: HashSet<(String, usize, i64)>,
@@ -57,8 +57,11 @@ pub(in crate::block_level) fn check(
     Ok(search.handed_on)
 }
 
-/// That many bytes past what a register, parameter or variable points to.
+/// That many words past what a register, parameter or variable points to.
 type Cell = (Register, i64);
+
+/// Bytes of a word: what is stored as a whole may be read in parts.
+const WORD: i64 = 4;
 
 /// What may hold an address at some place in the code.
 #[derive(Debug, Clone, Default)]
@@ -261,18 +264,22 @@ impl<'c, 'm> Search<'c, 'm> {
         }
     }
 
-    /// The cells that an access with an address covers, with what is written to or read from each.
+    /// The cells that an access with an address covers, with what is written to or read from them.
     fn cells<'o>(&self, instruction: &Instruction, address: &Operand, value: &'o Operand) -> Vec<(Cell, &'o Operand)> {
-        let Some((name, offset)) = base_and_offset(address) else { return Vec::new() };
-        let Some((base, offset)) = self.code.register(name).map(|base| self.root(base, offset)) else {
-            return Vec::new();
-        };
+        let place = base_and_offset(address).and_then(|(name, offset)| Some((self.code.register(name)?, offset)));
+        let Some((base, offset)) = place.map(|(base, offset)| self.root(base, offset)) else { return Vec::new() };
         let elements = match value {
             Operand::Vector(elements) => elements.as_slice(),
             one => core::slice::from_ref(one),
         };
-        let offsets = (0_i64..).map(|index| offset + index * i64::from(size(instruction)));
-        offsets.zip(elements).map(|(offset, element)| ((base, offset), element)).collect()
+        let size = i64::from(size(instruction)).max(1);
+        let mut cells = Vec::new();
+        for (index, element) in (0_i64..).zip(elements) {
+            let from = offset.saturating_add(index * size);
+            let words = from.div_euclid(WORD)..=from.saturating_add(size - 1).div_euclid(WORD);
+            cells.extend(words.map(|word| ((base, word), element)));
+        }
+        cells
     }
 
     /// What an address is counted from, and how far it is from there, as far as registers are written once.
@@ -329,9 +336,10 @@ impl<'c, 'm> Search<'c, 'm> {
                 || self.space_of_base(address) == Some(Space::Shared);
             if is_named {
                 self.held.cells.insert(cell);
-                self.hand_back(address);
+                self.hand_back(address, cell.1);
             } else if is_inside {
                 self.anywhere.insert(size(instruction));
+                self.held.cells.insert(cell);
             } else {
                 return false;
             }
@@ -354,11 +362,11 @@ impl<'c, 'm> Search<'c, 'm> {
     }
 
     /// Notes that a result of the function is an address, if that is what was stored to.
-    fn hand_back(&mut self, address: &Operand) {
-        let Some((name, offset)) = base_and_offset(address) else { return };
+    fn hand_back(&mut self, address: &Operand, word: i64) {
+        let Some((name, _)) = base_and_offset(address) else { return };
         let is_result = |it: &crate::ast::Variable| it.declarators.iter().any(|it| it.name == name);
         if self.code.function.kind == FunctionKind::Function && self.code.function.returns.iter().any(is_result) {
-            self.handed_on.results.insert((self.code.function.name.clone(), offset));
+            self.handed_on.results.insert((self.code.function.name.clone(), word));
         }
     }
 

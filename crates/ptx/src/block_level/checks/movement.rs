@@ -19,7 +19,7 @@ use std::collections::{HashMap, HashSet};
 const MOST_VALUES: usize = 100;
 
 /// Operations whose result moves on, in the end, if one of what they are given does.
-const KEEPING: [&str; 11] = ["mov", "add", "sub", "mul", "mad", "neg", "shl", "cvt", "cvta", "or", "ld"];
+const KEEPING: [&str; 10] = ["mov", "add", "sub", "mul", "mad", "shl", "cvt", "cvta", "or", "ld"];
 
 /// Types of so few values that they are soon counted through.
 const NARROW: [&str; 6] = ["u8", "s8", "b8", "u16", "s16", "b16"];
@@ -262,6 +262,8 @@ fn keeps(writer: &Writer<'_, '_>, moving: &HashSet<Value>) -> bool {
     let is_part = match instruction.opcode.as_str() {
         "mov" => matches!(instruction.operands.first(), Some(Operand::Vector(_))),
         "mul" | "mad" => instruction.has("hi"),
+        // Two that move on may do so together.
+        "sub" => writer.sources.iter().all(|source| moving.contains(source)) && writer.sources.len() > 1,
         // What is loaded is as good as anything, however narrow.
         "ld" => false,
         _ => instruction.has_any(&NARROW),
