@@ -8,7 +8,8 @@ keeps that on the GPU until a stretch is over. Before the server begins, each ke
 after the server has ended, beside a latency tenant that does nothing: that tells what the version costs that was chosen in the meantime.
 Where there is time, a third session has the same kernels with a longer turnaround.
 
-What fails for one kernel is noted, and the others go on. What was found so far is written after each session. A round is begun if it fits into --limit by what the one before took, or by an estimate; what does not fit is left out, and that is said.
+What fails for one kernel is noted, and the others go on. What was found so far is written after each session. A round is begun if it fits
+into --limit by what the one before took, or by an estimate; what does not fit is left out, and that is said.
 """
 
 import argparse

@@ -8,8 +8,8 @@
 //!   operation on memory outside of the block returned within the loop;
 //! * a loop whose end depends on a load that passes by the nearest cache, or on an ordinary load in a loop with a fence, after
 //!   which others' writes are seen, unless its address moves on for good each time round ([`movement`](super::movement));
-//! * a loop whose end depends on what a called function found that does any of this ([`sight`](super::sight)), wherever it looks; only of one that looks
-//!   nowhere but where its one parameter says is it asked whether that moves on;
+//! * a loop whose end depends on what a called function found that does any of this ([`sight`](super::sight)), wherever it
+//!   looks; only of one that looks nowhere but where its one parameter says is it asked whether that moves on;
 //! * a loop without any effect whose end depends on an ordinary load from an address that stays the same.
 //!
 //! *Depends* is taken widely: through registers and memory, by deciding what is assigned, and by an `exit` in a called function. A function
