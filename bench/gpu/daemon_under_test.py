@@ -44,6 +44,8 @@ class Wanted:
 
     policy: str = "slo-aware"
     isolation: str = "process"
+    # Within what time best-effort kernels are to give way; None for the daemon's own.
+    turnaround: str | None = None
 
 
 class DetShare:
@@ -116,7 +118,10 @@ class DetShare:
         isolation = CONFIGURED.get(one.isolation, one.isolation)
         # In one go: the daemon may look at any time.
         draft = self.config.with_suffix(".draft")
-        draft.write_text(f'policy = "{one.policy}"\nisolation = "{isolation}"\n')
+        lines = [f'policy = "{one.policy}"', f'isolation = "{isolation}"']
+        if one.turnaround:
+            lines += ["[classes.best-effort]", f'turnaround = "{one.turnaround}"']
+        draft.write_text("\n".join(lines) + "\n")
         draft.rename(self.config)
 
     def up(self, one):

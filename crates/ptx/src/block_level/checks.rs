@@ -3,7 +3,10 @@
 pub(super) mod barriers;
 pub(super) mod contraction;
 pub(super) mod instructions;
+pub(super) mod layout;
 pub(super) mod leftovers;
+mod movement;
 pub(super) mod shared;
+pub(super) mod sight;
 pub(super) mod uniformity;
 pub(super) mod waiting;

@@ -47,7 +47,7 @@ impl Instruction {
     }
 
     /// How many operands are written to, from the first on.
-    fn results(&self) -> usize {
+    pub(super) fn results(&self) -> usize {
         let reduction = matches!(self.opcode.as_str(), "bar" | "barrier") && self.has("red");
         match self.opcode.as_str() {
             "call" => usize::from(matches!(self.operands.first(), Some(Operand::List(_))) && self.operands.len() > 1),

@@ -1,7 +1,9 @@
 //! A module's functions, who calls whom, and what each of them is refused for.
 
 use super::checks::barriers::{self, Meetings, Plan};
+use super::checks::layout::{self, Handed};
 use super::checks::leftovers::{self, Waits};
+use super::checks::sight::Sight;
 use super::checks::{contraction, instructions, shared, waiting};
 use super::code::Code;
 use super::flow::{Effort, post_dominators};
@@ -65,6 +67,7 @@ impl<'m> Program<'m> {
         program.needs = program.needs();
         program.check_waiting();
         program.check_contraction();
+        program.check_layout();
         order.into_iter().for_each(|index| program.find_meetings(index));
         program
     }
@@ -96,20 +99,21 @@ impl<'m> Program<'m> {
     }
 
     fn check_waiting(&mut self) {
-        let own = self.routines.iter().map(|routine| routine.steps().any(waiting::is_strong));
-        let all = self.spread(own.collect(), |one, other| one || other);
-        let strong: HashSet<&str> =
-            self.routines.iter().zip(all).filter(|(_, is)| *is).map(|(it, _)| it.function.name.as_str()).collect();
+        let own = self.routines.iter().map(|it| it.code.as_ref().map(Sight::of_function).unwrap_or_default());
+        let all = self.spread(own.collect(), Sight::with_called);
+        let names = self.routines.iter().map(|routine| routine.function.name.as_str());
+        let sights: HashMap<&'m str, Sight> = names.zip(all).collect();
         for (routine, is_circular) in self.routines.iter_mut().zip(&self.circular) {
             if let Ok(code) = &routine.code
                 && routine.refused.is_none()
             {
                 let function = routine.function;
                 // A function that calls itself is a loop, whose end is not looked at.
-                let looks_again = *is_circular && strong.contains(function.name.as_str());
+                let sight = sights.get(function.name.as_str()).copied().unwrap_or_default();
+                let looks_again = *is_circular && sight.sees_others(false);
                 routine.refused = match looks_again {
                     true => Some(Finding::at(RefusalKind::WaitsForBlocks, &function.name, function.span.start)),
-                    false => waiting::check(code, &routine.meets, &strong, &mut Effort::new(code)).err(),
+                    false => waiting::check(code, &routine.meets, &sights, &mut Effort::new(code)).err(),
                 };
             }
         }
@@ -130,6 +134,25 @@ impl<'m> Program<'m> {
             }
             found = handed_on != from_others;
             from_others = handed_on;
+        }
+    }
+
+    fn check_layout(&mut self) {
+        let mut handed = Handed::default();
+        loop {
+            let mut handed_on = handed.clone();
+            for routine in self.routines.iter_mut().filter(|it| it.refused.is_none() && it.left_behind.is_none()) {
+                if let Ok(code) = &routine.code {
+                    match layout::check(code, self.names, &handed, &mut Effort::new(code)) {
+                        Ok(on) => handed_on.extend(on),
+                        Err(finding) => routine.left_behind = Some(finding),
+                    }
+                }
+            }
+            if handed_on == handed {
+                return;
+            }
+            handed = handed_on;
         }
     }
 

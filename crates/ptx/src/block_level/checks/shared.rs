@@ -1,5 +1,5 @@
 //! Shared memory: a preemptible version has a little more of it, so nothing may depend on its size or on where in it
-//! something lies.
+//! something lies ([`layout`](super::layout) follows addresses that have a name).
 
 use crate::ast::{AddressBase, Instruction, Operand, Space};
 use crate::block_level::code::{Code, Register, Step};
@@ -30,11 +30,19 @@ pub(in crate::block_level) fn check(code: &Code<'_>, names: &Names<'_>) -> Resul
                 is_register && code.register(name).is_none_or(|register| !addresses[register as usize])
             }
         });
-        if depends || is_number {
+        if depends || is_number || is_swizzled(step.instruction) {
             return refuse(step);
         }
     }
     Ok(())
+}
+
+/// Whether it may take bits of the address for a pattern, in memory that lies at a multiple of 1,024 for that: which pattern, if any, is
+/// in the tensor map.
+fn is_swizzled(instruction: &Instruction) -> bool {
+    instruction.opcode == "cp"
+        && instruction.has("tensor")
+        && instruction.modifiers.iter().any(|it| it.starts_with("shared"))
 }
 
 /// The address in shared memory that an instruction reads or writes.
