@@ -69,7 +69,7 @@ fn front_of_tokens(member: &Member, view: &View<'_>, half: usize) -> Option<usiz
         return None;
     }
     if makes_room(member, view) {
-        return Some(beside_a_prompt(member, view, half));
+        return Some(as_few_as_enough(member, view, half));
     }
     // Who waits and would have nothing beside these tokens takes nothing from them.
     let is_beside = |other: &Member| other.class == Class::BestEffort && other.wants();
@@ -96,7 +96,7 @@ fn all<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a Member> {
 /// wait. Its own tokens have no time either: there is a piece of the prompt between each two of them.
 fn with_prompt(view: &View<'_>, half: usize) -> Verdict {
     if is_late(&view.me, view.now_ns) {
-        return Verdict::run(view.unshared(), Reason::Late);
+        return Verdict::run(view.unshared(), if view.me.ttft_ns.is_some() { Reason::Late } else { Reason::Urgent });
     }
     let decodes = |other: &&Member| other.rhythm.phase == Phase::Decode;
     on_the_rest(view, going_on(view).filter(decodes).map(|other| beside_a_prompt(other, view, half)))
@@ -185,12 +185,13 @@ fn has_prompt(member: &Member, now_ns: u64) -> bool {
     member.rhythm.phase == Phase::Prefill || prompt_since_ns(member, now_ns).is_some()
 }
 
-/// Whether a prompt has used too much of the time to its first token.
+/// Whether a prompt has used too much of the time to its first token. Where nobody says how much that is, it is late if other objectives
+/// are missed.
 fn is_late(member: &Member, now_ns: u64) -> bool {
     let begun_ns = begun_ns(member, now_ns);
     let since_ns = prompt_since_ns(member, now_ns).map_or(begun_ns, |since_ns| since_ns.min(begun_ns));
     let lasted_ns = now_ns.saturating_sub(since_ns);
-    member.ttft_ns.is_some_and(|ttft_ns| lasted_ns > part(ttft_ns, LATE))
+    member.ttft_ns.map_or(member.strained, |ttft_ns| lasted_ns > part(ttft_ns, LATE))
 }
 
 /// Whether a latency tenant wants the GPU, or is a server that has just had a step and is about to go on.
@@ -218,9 +219,15 @@ fn is_tighter(one: &Member, other: &Member) -> bool {
     slack(one).zip(slack(other)).is_some_and(|(one, other)| one < other && one <= other / 2)
 }
 
-/// The split whose front tokens have beside a prompt.
-fn beside_a_prompt(member: &Member, view: &View<'_>, half: usize) -> usize {
+/// The split whose front is enough for tokens, as far as is known.
+fn as_few_as_enough(member: &Member, view: &View<'_>, half: usize) -> usize {
     room(member, view, BESIDE_PROMPT).map_or(half, |room| room.split)
+}
+
+/// The split whose front tokens have beside a prompt. What is known of those that are late too often is wrong.
+fn beside_a_prompt(member: &Member, view: &View<'_>, half: usize) -> usize {
+    let least = if member.strained { half } else { 0 };
+    as_few_as_enough(member, view, half).max(least)
 }
 
 /// What the tokens of all leave to best-effort tenants. Nothing beside a prompt, nor beside tokens that others make room for: they have

@@ -138,6 +138,42 @@ fn a_prompt_that_was_answered_long_ago_keeps_nobody_off() {
     assert_eq!((beside.decision, beside.reason), (Decision::Run(Lane::Rest { split: 3 }), Reason::Beside));
 }
 
+/// Tokens that miss their objective have half of the SMs at least, and whoever reads a prompt beside them the other half at most.
+#[test]
+fn tokens_that_are_late_too_often_are_not_on_the_narrowest_front_beside_a_prompt() {
+    let rhythm = Rhythm { phase: Phase::Prefill, begun_ns: NOW - MS, ..Rhythm::UNKNOWN };
+    let prefill = Member { slot: 2, rhythm, ttft_ns: Some(1_000 * MS), ..SERVER };
+    for (strained, tpot_ns, split) in [(false, 20 * MS, 1), (true, 20 * MS, 3), (true, 7 * MS, 4), (true, MS, 3)] {
+        let tokens = Member { strained, tpot_ns: Some(tpot_ns), ..DECODING };
+        let beside = said(&Launch::UNKNOWN, &seen(NOW, tokens, &[prefill])).decision;
+        assert_eq!(beside, Decision::Run(Lane::Front { split }), "{strained} {tpot_ns}");
+        let beside = said(&Launch::UNKNOWN, &seen(NOW, prefill, &[tokens])).decision;
+        assert_eq!(beside, Decision::Run(Lane::Rest { split }), "{strained} {tpot_ns}");
+    }
+}
+
+/// Whoever has no objective for the first token has no prompt that is late by it, and may miss another one for being on the rest.
+#[test]
+fn who_misses_its_objectives_and_has_none_for_the_first_token_is_not_kept_on_the_rest() {
+    let pending = Rhythm { prompt_since_ns: Some(NOW - 5 * MS), pace_ns: 4 * MS, ..DECODING.rhythm };
+    let of = |phase, strained, ttft_ns| {
+        let reads = Member { slot: 2, rhythm: Rhythm { phase, ..pending }, strained, ttft_ns, ..SERVER };
+        [(reads, DECODING), (DECODING, reads)]
+            .map(|(me, other)| said(&Launch::UNKNOWN, &seen(NOW, me, &[other])).decision)
+    };
+    let beside = [Decision::Run(Lane::Rest { split: 1 }), Decision::Run(Lane::Front { split: 1 })];
+    for phase in [Phase::Prefill, Phase::Decode] {
+        assert_eq!(of(phase, true, None), [Decision::Run(Lane::Full); 2], "{phase:?}");
+        assert_eq!(of(phase, false, None)[0], beside[0], "{phase:?}");
+        assert_eq!(
+            of(phase, true, Some(1_000 * MS))[0],
+            beside[0],
+            "{phase:?}: its prompt is late when its time is over"
+        );
+    }
+    assert_eq!(of(Phase::Prefill, false, None), beside);
+}
+
 /// A token that others make room for is no prompt, and never late as one.
 #[test]
 fn tokens_are_not_judged_by_the_time_to_the_first() {
