@@ -439,6 +439,12 @@ impl TenantView {
         self.pages.step.0.word.get()
     }
 
+    /// Launches so far.
+    #[must_use]
+    pub fn launched(&self) -> u64 {
+        self.pages.launched.0.load(Ordering::Relaxed)
+    }
+
     /// For [`wait`](crate::wait): until a step has ended that was under way, or was yet to begin. That a tenant has become
     /// busy wakes nobody.
     #[must_use]

@@ -113,7 +113,7 @@ fn on_the_rest(view: &View<'_>, fronts: impl Iterator<Item = usize>) -> Verdict 
 fn beside_tokens(launch: &Launch, view: &View<'_>) -> Option<Verdict> {
     let Room { split, spare_ns } = left_by_tokens(view).filter(|_| !view.quarantined)?;
     let foreseen = in_the_gaps(launch, view);
-    let is_step_under_way = going_on(view).any(Member::wants);
+    let is_step_under_way = going_on(view).any(|other| other.is_at_work(view.now_ns));
     let takes_too_much = launch.bound == Some(Bound::Memory) && launch.expected_ns() > part(spare_ns, BUDGET);
     let in_flight_room = room_beside(view);
     match foreseen.decision {
@@ -146,7 +146,7 @@ fn in_the_gaps(launch: &Launch, view: &View<'_>) -> Verdict {
             let is_on_tokens = match lane {
                 Lane::Full => false,
                 Lane::Front { .. } => true,
-                Lane::Rest { .. } => view.others.iter().any(|other| is_in(other, Phase::Decode)),
+                Lane::Rest { .. } => view.others.iter().any(|other| is_in(other, Phase::Decode, view.now_ns)),
             };
             let narrowest = view.splits().len().checked_sub(1).filter(|_| is_on_tokens);
             let lane = narrowest.map_or(lane, |split| Lane::Rest { split });
@@ -162,8 +162,8 @@ fn in_the_gaps(launch: &Launch, view: &View<'_>) -> Verdict {
 }
 
 /// Whether a latency tenant has a step of this kind under way.
-fn is_in(member: &Member, phase: Phase) -> bool {
-    member.class == Class::Latency && member.rhythm.phase == phase && member.wants()
+fn is_in(member: &Member, phase: Phase, now_ns: u64) -> bool {
+    member.class == Class::Latency && member.rhythm.phase == phase && member.is_at_work(now_ns)
 }
 
 /// When the step of a member began that is under way or is about to begin. Before its first launch its page still has the step before;
@@ -199,7 +199,8 @@ fn goes_on(member: &Member, now_ns: u64) -> bool {
     let pause_ns = now_ns.saturating_sub(member.rhythm.ended_ns);
     let has_just_ended = pause_ns <= longest_pause_ns(member.rhythm.pace_ns);
     let is_told_apart = member.rhythm.phase != Phase::Unknown;
-    member.class == Class::Latency && (member.wants() || (is_told_apart && has_just_ended))
+    let is_going_on = member.is_at_work(now_ns) || (is_told_apart && has_just_ended);
+    member.class == Class::Latency && is_going_on && !member.is_stalled(now_ns)
 }
 
 /// The others that do.

@@ -260,11 +260,12 @@ impl<'a> Tenant<'a> {
     }
 
     /// A latency tenant launches something: it is part of what the step has to do, which tells what it is.
-    pub(crate) fn launches(&mut self, kernel: usize, all_ns: u64, ran_ns: u64) {
+    pub(crate) fn launches(&mut self, kernel: usize, all_ns: u64, ran_ns: u64, now_ns: u64) {
         self.work.add(all_ns, ran_ns);
         self.launches_of_step += 1;
         let phase = self.phases.launched(u64::try_from(kernel).unwrap_or(0), all_ns);
         self.rhythm.phase = self.published(phase);
+        self.rhythm.launched_ns = now_ns;
     }
 
     /// Others are told what steps are of one whose steps are of two kinds.

@@ -160,6 +160,14 @@ pub(crate) fn sms(lane: Lane) -> core::ops::Range<u32> {
     }
 }
 
+/// Whether it is the same, whoever else may wake it.
+fn is_as(one: Decision, other: Decision) -> bool {
+    match (one, other) {
+        (Decision::Hold(one), Decision::Hold(other)) => one.at_ns == other.at_ns,
+        _ => one == other,
+    }
+}
+
 /// A decision that somebody can act upon: a lane that there is, or a hold that ends, and soon.
 fn check_sensible(view: &View<'_>, verdict: Verdict) -> Result<(), TestCaseError> {
     match verdict.decision {
@@ -318,6 +326,28 @@ proptest! {
                 }
                 (Decision::Hold(_), _) => {}
             }
+        }
+    }
+
+    #[test]
+    fn beside_a_step_that_stands_still_it_is_as_if_there_were_none(
+        (mut moment, launch) in close_moment(), urgent in any::<bool>(), still_ns in 0..20_000 * MS,
+    ) {
+        moment.now_ns += 100_000 * MS;
+        if urgent { moment.me.class = Class::Latency }
+        let mut idle = moment.clone();
+        for (stands, idle) in moment.others.iter_mut().zip(&mut idle.others).step_by(2) {
+            let rhythm = &mut stands.rhythm;
+            rhythm.begun_ns = moment.now_ns - 5_001 * MS - still_ns - rhythm.lasts_ns * 100;
+            rhythm.ended_ns = rhythm.ended_ns.min(rhythm.begun_ns);
+            idle.rhythm = *rhythm;
+            (stands.class, stands.busy) = (Class::Latency, true);
+            (idle.class, idle.busy, idle.waiting, idle.strained) = (Class::Latency, false, false, false);
+        }
+        for policy in ["slo-aware", "tpot-first"].map(numbered) {
+            let verdict = decide(policy, &launch, &moment.view());
+            let expected = decide(policy, &launch, &idle.view());
+            prop_assert!(is_as(verdict.decision, expected.decision), "{:?} {:?}", verdict, expected);
         }
     }
 
