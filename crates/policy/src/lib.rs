@@ -81,6 +81,8 @@ pub struct Rhythm {
     pub soon_ns: u64,
     /// Nine of ten pauses are shorter than this; 0 is unknown.
     pub long_ns: u64,
+    /// By how many splits a front has to be wider than predicted for its tokens to be in time, as was seen.
+    pub wider: u8,
 }
 
 impl Rhythm {
@@ -99,6 +101,7 @@ impl Rhythm {
         ended_ns: 0,
         soon_ns: 0,
         long_ns: 0,
+        wider: 0,
     };
     /// A step makes use of all of the GPU.
     pub const ALL: u32 = 1_000;

@@ -41,6 +41,41 @@ const SEVERAL: u64 = 2;
 const UNUSUAL: u64 = 4;
 const LATE_HOST_NS: u64 = 200_000;
 
+/// How many splits wider than predicted the front is to be that tokens have: by one more when too many were late there with nothing
+/// else between them, and by one less when hardly any were for long. Else it would go on for ever: tokens that are late have all SMs
+/// for as long as that is remembered, and then as few as before.
+#[derive(Debug, Default)]
+struct Front {
+    wider: u8,
+    /// Tokens since that was looked at last, and how many of them were late on a front.
+    tokens: u32,
+    late: u32,
+}
+
+impl Front {
+    const NEW: Self = Self { wider: 0, tokens: 0, late: 0 };
+    /// Of so many tokens this is as many as a 99th percentile allows.
+    const LATE: u32 = 2;
+    const OF: u32 = 200;
+    /// Tokens after which it is tried again whether fewer SMs are enough.
+    const TRIED_AGAIN: u32 = 8_000;
+    /// There are no more splits.
+    const WIDEST: u8 = 16;
+
+    fn judge(&mut self, is_late: bool) {
+        self.tokens += 1;
+        self.late += u32::from(is_late);
+        if self.late >= Self::LATE {
+            *self = Self { wider: (self.wider + 1).min(Self::WIDEST), ..Self::NEW };
+        } else if self.tokens.is_multiple_of(Self::OF) {
+            self.late = 0;
+        }
+        if self.tokens >= Self::TRIED_AGAIN {
+            *self = Self { wider: self.wider.saturating_sub(1), ..Self::NEW };
+        }
+    }
+}
+
 /// Follows one tenant's steps.
 #[derive(Debug)]
 pub struct Keeper {
@@ -58,6 +93,9 @@ pub struct Keeper {
     /// Decode steps since the last of its pieces, and whether there was one between any two of them.
     decodes: u32,
     has_tokens_between: bool,
+    /// Whether the step that is judged next ran on a front.
+    is_on_front: bool,
+    front: Front,
     recent: [Recent; OBJECTIVES],
 }
 
@@ -81,8 +119,15 @@ impl Keeper {
             is_told: false,
             decodes: 0,
             has_tokens_between: false,
+            is_on_front: false,
+            front: Front::NEW,
             recent: [const { Recent::new() }; OBJECTIVES],
         }
+    }
+
+    /// The step that is over next ran on a front, or did not.
+    pub const fn ran_on_front(&mut self, is_on_front: bool) {
+        self.is_on_front = is_on_front;
     }
 
     /// A step is over. `pace_ns` is what short steps have to do.
@@ -106,6 +151,9 @@ impl Keeper {
         let before_ns = if goes_on { self.last_end_ns } else { begun_ns };
         let token =
             (phase == Phase::Decode).then(|| self.judge_token((before_ns, end_ns), objectives.tpot_ns)).flatten();
+        if let Some(kept) = token.filter(|_| self.decodes > 0 && self.longest_ns == 0) {
+            self.front.judge(!kept && self.is_on_front);
+        }
         self.last_end_ns = end_ns;
         let is_one_of_several = goes_on && self.is_one_of_several(phase, begun_ns, objectives.ttft_ns);
         self.follow(phase, (begun_ns, end_ns), before_ns, is_one_of_several);
@@ -216,6 +264,12 @@ impl Keeper {
     #[must_use]
     pub const fn prompt_since_ns(&self) -> Option<u64> {
         self.prompt_since_ns
+    }
+
+    /// How many splits wider than predicted the front of its tokens is to be.
+    #[must_use]
+    pub const fn wider(&self) -> u8 {
+        self.front.wider
     }
 
     /// Whether it misses one of them too often now.

@@ -193,3 +193,33 @@ fn a_server_that_has_too_much_to_do_is_seen_to_be_late() {
     let [_, tokens] = judged(repeated([&[(500, 60_000, Phase::Prefill); 3], &[TOKEN]], 100), 12_000, [460, 40]);
     assert_eq!(tokens, (100, 99));
 }
+
+#[test]
+fn tokens_that_are_late_on_a_front_are_to_have_a_wider_one_for_long() {
+    let objectives = Objectives { p99_ns: None, ttft_ns: None, tpot_ns: Some(10 * MS) };
+    let mut keeper = Keeper::new();
+    let mut now_ns = 1_000 * MS;
+    let mut run = |keeper: &mut Keeper, count: u32, ms, phase, is_on_front| {
+        for _ in 0..count {
+            keeper.ran_on_front(is_on_front);
+            keeper.ended((now_ns, now_ns + ms * MS), phase, 5 * MS, &objectives);
+            now_ns += ms * MS;
+        }
+        keeper.wider()
+    };
+    run(&mut keeper, 10, 5, Phase::Decode, false);
+    assert_eq!(run(&mut keeper, 10, 20, Phase::Decode, false), 0, "on all SMs nothing is wider");
+    for _ in 0..10 {
+        run(&mut keeper, 1, 20, Phase::Prefill, false);
+        assert_eq!(run(&mut keeper, 9, 5, Phase::Decode, true), 0, "they waited for a prompt");
+    }
+    for _ in 0..20 {
+        run(&mut keeper, 200, 5, Phase::Decode, true);
+        assert_eq!(run(&mut keeper, 1, 20, Phase::Decode, true), 0, "one in 200 is allowed");
+    }
+    run(&mut keeper, 200, 5, Phase::Decode, true);
+    assert_eq!([2, 2].map(|count| run(&mut keeper, count, 20, Phase::Decode, true)), [1, 2]);
+    assert_eq!(run(&mut keeper, 7_000, 5, Phase::Decode, false), 2, "not so soon as it is forgotten that any was late");
+    assert_eq!([1_000, 8_000, 8_000].map(|count| run(&mut keeper, count, 5, Phase::Decode, true)), [1, 0, 0]);
+    assert_eq!(run(&mut keeper, 1_000, 20, Phase::Decode, true), 16, "there are no more splits");
+}

@@ -15,6 +15,9 @@
 //! or where tokens have no time, or are made room for: nothing is left beside those. Without an objective a tenant's own pace is
 //! the objective: its tokens have none.
 //!
+//! What tokens can do with is predicted. Where it turns out to be too little they have the next wider front for long, not for as long as
+//! they miss their objective alone.
+//!
 //! Where objectives are missed, all make way as under [`slo_aware`]: best-effort tenants first, then latency tenants by weight.
 
 use crate::phase::{LONGEST_HOST_NS, Phase, longest_pause_ns};
@@ -222,7 +225,7 @@ fn is_tighter(one: &Member, other: &Member) -> bool {
 
 /// The split whose front is enough for tokens, as far as is known.
 fn as_few_as_enough(member: &Member, view: &View<'_>, half: usize) -> usize {
-    room(member, view, BESIDE_PROMPT).map_or(half, |room| room.split)
+    room(member, view, BESIDE_PROMPT, 0).map_or(half, |room| room.split)
 }
 
 /// The split whose front tokens have beside a prompt. What is known of those that are late too often is wrong.
@@ -251,7 +254,7 @@ fn left_by_tokens(view: &View<'_>) -> Option<Room> {
 
 /// What tokens leave to best-effort tenants, if they have time.
 fn beside_others(member: &Member, view: &View<'_>) -> Option<Room> {
-    room(member, view, BESIDE_OTHERS).filter(|_| !member.strained)
+    room(member, view, BESIDE_OTHERS, member.rhythm.wider).filter(|_| !member.strained)
 }
 
 /// What tokens leave.
@@ -263,15 +266,15 @@ struct Room {
 }
 
 /// The narrowest front on which tokens keep to their objective, and take no longer than so many thousandths of what they take on
-/// all SMs, with others on the rest.
+/// all SMs, with others on the rest; wider by so many splits, if there are as many.
 #[inline(never)]
-fn room(member: &Member, view: &View<'_>, most: u64) -> Option<Room> {
+fn room(member: &Member, view: &View<'_>, most: u64, wider: u8) -> Option<Room> {
     let pace_ns = Some(member.rhythm.pace_ns).filter(|pace_ns| *pace_ns != 0)?;
     // What the host takes between two tokens is the token's too.
     let host_ns = member.rhythm.soon_ns.min(LONGEST_HOST_NS);
     let most_ns = part(member.tpot_ns?, KEEPS).saturating_sub(host_ns).min(part(pace_ns, most));
     let mut spare = view.splits().iter().map(|front| most_ns.checked_sub(on_front(pace_ns, *front, view.width)));
-    let split = spare.clone().position(|spare_ns| spare_ns.is_some())?;
+    let split = spare.clone().position(|spare_ns| spare_ns.is_some())?.saturating_add(wider.into());
     Some(Room { split, spare_ns: spare.nth(split)?? })
 }
 

@@ -50,7 +50,8 @@ fn rhythm(now_ns: u64) -> impl Strategy<Value = Rhythm> {
         )| {
             let (begun_ns, ended_ns) = (now_ns - begun, now_ns - ended);
             let prompt_since_ns = prompt.map(|ago| now_ns - ago);
-            let pauses = Rhythm { ended_ns, soon_ns, long_ns, prompt_since_ns, ..Rhythm::UNKNOWN };
+            let wider = u8::try_from(needs % 4).unwrap_or(0);
+            let pauses = Rhythm { ended_ns, soon_ns, long_ns, prompt_since_ns, wider, ..Rhythm::UNKNOWN };
             Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, begun_ns, ..pauses }
         },
     )
@@ -407,7 +408,8 @@ fn wild_member() -> impl Strategy<Value = Member> {
         |(due_ns, spread_ns, gap_ns, lasts_ns, needs)| {
             let phase = Phase::from_number(u8::try_from(needs % 3).unwrap_or(0));
             let pauses = Rhythm { ended_ns: lasts_ns, soon_ns: spread_ns, long_ns: gap_ns, ..Rhythm::UNKNOWN };
-            let pauses = Rhythm { prompt_since_ns: due_ns, ..pauses };
+            let wider = u8::try_from(needs % 256).unwrap_or(0);
+            let pauses = Rhythm { prompt_since_ns: due_ns, launched_ns: spread_ns, wider, ..pauses };
             Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns: gap_ns, begun_ns: lasts_ns, ..pauses }
         },
     );

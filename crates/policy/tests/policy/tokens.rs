@@ -203,6 +203,23 @@ fn tokens_have_as_few_sms_as_they_can_do_with_and_training_the_rest() {
     assert_eq!(said(&Launch::UNKNOWN, &seen(NOW, DECODING, &[idle])).decision, Decision::Run(Lane::Full));
 }
 
+/// What was predicted of them was wrong: they have more SMs, and the training fewer, until none are left for it.
+#[test]
+fn tokens_that_were_late_on_their_front_have_a_wider_one() {
+    let of = |wider| {
+        let server = Member { rhythm: Rhythm { wider, ..DECODING.rhythm }, ..DECODING };
+        [(TRAINING, server), (server, TRAINING)].map(|(me, other)| said(&COMPUTE, &seen(NOW, me, &[other])))
+    };
+    for (wider, split) in [(0, 3), (1, 4)] {
+        let lanes = [Lane::Rest { split }, Lane::Front { split }].map(Decision::Run);
+        assert_eq!(of(wider).map(|verdict| verdict.decision), lanes, "{wider}");
+    }
+    for wider in [2, u8::MAX] {
+        let [training, tokens] = of(wider);
+        assert_eq!((training.reason, tokens.decision), (Reason::Busy, Decision::Run(Lane::Full)), "{wider}");
+    }
+}
+
 #[test]
 fn of_two_that_decode_who_has_far_more_time_makes_room() {
     let of = |tpot_ns, other_ns| {

@@ -5,10 +5,10 @@ use detshare_policy::phase::Phase;
 use detshare_policy::{Member, Rhythm};
 
 fn rhythm(outlook: &Outlook) -> Rhythm {
-    let Outlook { due: due_ns, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, .. } = *outlook;
+    let Outlook { due: due_ns, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, wider, .. } = *outlook;
     let Outlook { begun: begun_ns, prompt: prompt_since_ns, ended: ended_ns, soon_ns, long_ns, .. } = *outlook;
     let phase = Phase::from_number(phase);
-    let pauses = Rhythm { ended_ns, soon_ns, long_ns, ..Rhythm::UNKNOWN };
+    let pauses = Rhythm { ended_ns, soon_ns, long_ns, wider, ..Rhythm::UNKNOWN };
     Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, begun_ns, prompt_since_ns, ..pauses }
 }
 
