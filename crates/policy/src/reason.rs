@@ -32,7 +32,7 @@ pub enum Reason {
     NoPolicy,
     /// Its steps leave most of the GPU idle: it runs on as many SMs as it needs, and others beside it.
     Apart,
-    /// Tokens, which memory binds, have the SMs that they need, and another one's prompt or best-effort work the others.
+    /// Tokens have the SMs that they are expected to need, and another one's prompt or tokens, or best-effort work, the others.
     Complement,
     /// A latency tenant of more weight misses its objectives.
     Yields,
@@ -113,7 +113,7 @@ impl Reason {
             Self::NotItsTurn => "another one's turn",
             Self::NoPolicy => "a policy that this version does not know",
             Self::Apart => "on SMs of its own: its steps leave most of the GPU idle",
-            Self::Complement => "on SMs of its own: tokens, bound by memory, beside what SMs bind",
+            Self::Complement => "on SMs of its own: tokens have as many as they are expected to need, others beside them the rest",
             Self::Yields => "on half of the SMs: a latency tenant of more weight misses its objectives",
             Self::LongestHold => "held for as long as a launch may be",
             Self::Paused => "its tenant was paused",

@@ -6,7 +6,7 @@
 //! token has all SMs, and so have tokens beside it, unless they make room for others'. Nobody of them is ever held.
 //!
 //! How many SMs tokens get is a question of their objective for the time between them: as few as they can do with (`room`).
-//! Two that decode at once have all SMs both, whose bandwidth they divide: what one gains by having it alone, the other waits. But where
+//! Two that decode at once have all SMs both, whose bandwidth they divide: what one gains by having it alone, the other waits (simulated: docs/sim.md). But where
 //! one has far more time for its tokens than the other, it has as few as it can do with, and the other the rest. Of several, those make
 //! room that have far more time than some other, and what they leave is for those that make none.
 //!
