@@ -7,8 +7,8 @@
 //! a token is in time if it was for whoever waited longest, late if it was even for one who waited for the longest of the steps in
 //! between alone, and not judged otherwise. A prompt may come in pieces with decode steps in between: it is pending
 //! until two of those follow each other. Prompts that queue up are judged from when the first of them began: those that were there by
-//! then have waited as long at least, of later ones nothing is known. So that is said once; what goes on for twice the time that
-//! there is, with tokens in between, is taken for several prompts from then on, of which none is judged. A tenant that misses an
+//! then have waited as long at least, of later ones nothing is known. So that is said once; what goes on for four times as long as
+//! there is time, with tokens in between, is taken for several prompts from then on, of which none is judged. A tenant that misses an
 //! objective more often than a 99th percentile allows is *strained*: others make way for it, by class and by weight, and people are
 //! told.
 
@@ -36,7 +36,7 @@ pub type Judgement = [Option<bool>; OBJECTIVES];
 /// So many decode steps in a row, and no piece of a prompt is to come: a server that has one takes it in turn with tokens at least.
 const NO_PROMPT: u32 = 2;
 /// Pieces that go on for as many times as long as a first token may take are of several prompts.
-const SEVERAL: u64 = 2;
+const SEVERAL: u64 = 4;
 /// A pause that is so many times as long as usual, and longer by what a busy host is late by, may be one in which nobody waited.
 const UNUSUAL: u64 = 4;
 const LATE_HOST_NS: u64 = 200_000;

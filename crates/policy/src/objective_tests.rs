@@ -179,7 +179,7 @@ fn prompts_without_an_end_are_not_one_prompt() {
         let since_ns = keeper.prompt_since_ns().expect("one is pending at any time");
         longest = longest.max(end_ns - since_ns);
     }
-    assert!(longest <= 250 * MS, "{longest}");
+    assert!(longest <= 450 * MS, "{longest}");
 }
 
 /// A server that has too much to do, in turn with pieces of prompts of many pieces: both are seen to be late.

@@ -113,7 +113,9 @@ impl Reason {
             Self::NotItsTurn => "another one's turn",
             Self::NoPolicy => "a policy that this version does not know",
             Self::Apart => "on SMs of its own: its steps leave most of the GPU idle",
-            Self::Complement => "on SMs of its own: tokens have as many as they are expected to need, others beside them the rest",
+            Self::Complement => {
+                "on SMs of its own: tokens have as many as they are expected to need, others beside them the rest"
+            }
             Self::Yields => "on half of the SMs: a latency tenant of more weight misses its objectives",
             Self::LongestHold => "held for as long as a launch may be",
             Self::Paused => "its tenant was paused",

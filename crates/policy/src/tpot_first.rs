@@ -228,9 +228,13 @@ fn as_few_as_enough(member: &Member, view: &View<'_>, half: usize) -> usize {
     room(member, view, BESIDE_PROMPT, 0).map_or(half, |room| room.split)
 }
 
-/// The split whose front tokens have beside a prompt. What is known of those that are late too often is wrong.
+/// The split whose front tokens have beside a prompt. What is known of those that miss their objective, and were late on their front, is
+/// wrong, and whoever reads makes way, unless it misses its objectives too.
 fn beside_a_prompt(member: &Member, view: &View<'_>, half: usize) -> usize {
-    let least = if member.strained { half } else { 0 };
+    let is_as_badly_off =
+        |other: &Member| other.strained && other.slot != member.slot && has_prompt(other, view.now_ns);
+    let is_wrong = member.strained && member.rhythm.wider > 0;
+    let least = if is_wrong && !all(view).any(is_as_badly_off) { half } else { 0 };
     as_few_as_enough(member, view, half).max(least)
 }
 

@@ -144,12 +144,19 @@ fn tokens_that_are_late_too_often_are_not_on_the_narrowest_front_beside_a_prompt
     let rhythm = Rhythm { phase: Phase::Prefill, begun_ns: NOW - MS, ..Rhythm::UNKNOWN };
     let prefill = Member { slot: 2, rhythm, ttft_ns: Some(1_000 * MS), ..SERVER };
     for (strained, tpot_ns, split) in [(false, 20 * MS, 1), (true, 20 * MS, 3), (true, 7 * MS, 4), (true, MS, 3)] {
-        let tokens = Member { strained, tpot_ns: Some(tpot_ns), ..DECODING };
+        let rhythm = Rhythm { wider: 1, ..DECODING.rhythm };
+        let tokens = Member { rhythm, strained, tpot_ns: Some(tpot_ns), ..DECODING };
         let beside = said(&Launch::UNKNOWN, &seen(NOW, tokens, &[prefill])).decision;
         assert_eq!(beside, Decision::Run(Lane::Front { split }), "{strained} {tpot_ns}");
         let beside = said(&Launch::UNKNOWN, &seen(NOW, prefill, &[tokens])).decision;
         assert_eq!(beside, Decision::Run(Lane::Rest { split }), "{strained} {tpot_ns}");
     }
+    // Both miss theirs: neither makes more way than before.
+    let rhythm = Rhythm { wider: 1, ..DECODING.rhythm };
+    let (tokens, prefill) = (Member { rhythm, strained: true, ..DECODING }, Member { strained: true, ..prefill });
+    let lanes = [(tokens, prefill), (prefill, tokens)]
+        .map(|(me, other)| said(&Launch::UNKNOWN, &seen(NOW, me, &[other])).decision);
+    assert_eq!(lanes, [Lane::Front { split: 1 }, Lane::Rest { split: 1 }].map(Decision::Run));
 }
 
 /// Whoever has no objective for the first token has no prompt that is late by it, and may miss another one for being on the rest.
