@@ -160,6 +160,9 @@ pub struct Tenant {
     /// Whether that is more than they allow, so that others make way.
     #[serde(default)]
     pub strained: bool,
+    /// Whether its step stands still, so that nobody makes way for it.
+    #[serde(default)]
+    pub stalled: bool,
     /// Whether it has published something that cannot be.
     pub doubts: bool,
 }

@@ -28,7 +28,7 @@ pub(crate) const DECISIONS: usize = 62;
 pub(crate) const DECISION_WORDS: usize = 6;
 
 /// Changes with every change in this file.
-pub const LAYOUT: u32 = 14;
+pub const LAYOUT: u32 = 15;
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"detshare");
 
 /// A page group: a type that is laid out for sharing.
@@ -146,6 +146,8 @@ pub(crate) struct StepRecord {
     pub(crate) pace: AtomicU64,
     /// Not 0 while it misses its objectives.
     pub(crate) strained: AtomicU32,
+    /// By how many splits a front has to be wider than predicted for its tokens to be in time.
+    pub(crate) wider: AtomicU32,
     /// When the last one ended; and what nine of ten pauses are longer than, and shorter than. 0 is unknown.
     pub(crate) ended: AtomicU64,
     pub(crate) soon: AtomicU64,

@@ -5,7 +5,7 @@ use crate::clock;
 use crate::decisions::{self, Noted};
 use crate::entry::MOST_SMS;
 use crate::kernels::{self, Column, KernelNote, ONLY_MODEL};
-use crate::layout::{KERNEL_WIDTHS, LANES, OBJECTIVES, StepRecord, TenantPages};
+use crate::layout::{KERNEL_WIDTHS, LANES, MOST_SPLITS, OBJECTIVES, StepRecord, TenantPages};
 use crate::mapping::{MapError, Others, Own};
 use crate::step::Step;
 use crate::step_page::StepPage;
@@ -93,6 +93,12 @@ impl Tenant {
             record.lane.store(u32::from(lane), Ordering::Relaxed);
             record.lane_width.store(width, Ordering::Relaxed);
         });
+    }
+
+    /// The lane that was published last.
+    #[must_use]
+    pub fn lane(&self) -> u32 {
+        self.pages.record.0.lane.load(Ordering::Relaxed)
     }
 
     /// How many SMs the lane has that was published last; 0 is unknown.
@@ -192,6 +198,14 @@ impl Tenant {
         // Others look at that line before each of their launches.
         if word.load(Ordering::Relaxed) != u32::from(strained) {
             word.store(u32::from(strained), Ordering::Relaxed);
+        }
+    }
+
+    /// Publishes by how many splits a front has to be wider than predicted for its tokens to be in time.
+    pub fn set_wider(&self, wider: u8) {
+        let word = &self.pages.step.0.wider;
+        if word.load(Ordering::Relaxed) != u32::from(wider) {
+            word.store(u32::from(wider), Ordering::Relaxed);
         }
     }
 
@@ -331,6 +345,8 @@ pub struct Outlook {
     pub long_ns: u64,
     /// Whether it misses its objectives.
     pub strained: bool,
+    /// By how many splits a front has to be wider than predicted for its tokens to be in time; no more than there can be.
+    pub wider: u8,
 }
 
 /// How long a tenant's steps last, by how many SMs they have; no duration is longer than [`HORIZON_NS`].
@@ -343,6 +359,10 @@ pub struct StepLengths {
     /// What part of the GPU they make use of, in thousandths: from 1 to all, which is also what is unknown.
     pub needs: u32,
 }
+
+/// By so many splits a front is wider than any.
+const MOST_WIDER: u32 = 16;
+const _: () = assert!(MOST_WIDER as usize == MOST_SPLITS);
 
 /// All of the GPU, in thousandths.
 const ALL: u32 = 1_000;
@@ -381,6 +401,7 @@ fn outlook(step: &StepRecord, now: u64) -> Outlook {
         soon_ns: bounded(&step.soon),
         long_ns: bounded(&step.long),
         strained: strained(step, now),
+        wider: step.wider.load(Ordering::Relaxed).min(MOST_WIDER).try_into().unwrap_or(0),
     }
 }
 
@@ -437,6 +458,12 @@ impl TenantView {
     #[must_use]
     pub fn step(&self) -> Step {
         self.pages.step.0.word.get()
+    }
+
+    /// Launches so far.
+    #[must_use]
+    pub fn launched(&self) -> u64 {
+        self.pages.launched.0.load(Ordering::Relaxed)
     }
 
     /// For [`wait`](crate::wait): until a step has ended that was under way, or was yet to begin. That a tenant has become

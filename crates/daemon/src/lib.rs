@@ -44,6 +44,7 @@ mod registry;
 mod run;
 mod service;
 mod sockets;
+mod standing;
 
 pub use isolation::NoMps;
 pub use lock::LockError;

@@ -120,10 +120,11 @@ const COUNTERS: [CounterRow; 4] = [
     ("tenant_holds", "Launches that were held", |tenant| tenant.holds),
 ];
 
-const GAUGES: [GaugeRow; 11] = [
+const GAUGES: [GaugeRow; 12] = [
     ("tenant_busy", "Whether the GPU has work of it", |tenant| flag(tenant.busy)),
     ("tenant_paused", "Whether it is paused", |tenant| flag(tenant.paused)),
     ("tenant_holding", "Whether a launch is being held", |tenant| flag(tenant.holding)),
+    ("tenant_stalled", "Whether its step stands still, so that nobody makes way for it", |tenant| flag(tenant.stalled)),
     ("tenant_strained", "Whether it misses its objectives more often than they allow", |tenant| flag(tenant.strained)),
     (
         "tenant_quarantined",

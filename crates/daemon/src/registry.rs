@@ -9,6 +9,7 @@ use crate::history::History;
 use crate::learning::{Seen, Taught};
 use crate::name;
 use crate::profiles::Gpu;
+use crate::standing::Standing;
 use detshare_api::{DecisionMade, Isolation, Missed, Objective, StepLength, Tenant, TenantPatch};
 use detshare_board::join::{Arrived, Hello, JoinError, Refusal, Welcome};
 use detshare_board::{Claim, Daemon, Entry, Noted, OBJECTIVES, Owner, SocketError, TenantState, TenantView, clock};
@@ -102,6 +103,7 @@ pub(crate) struct Present {
     taught: Taught,
     /// Whether it missed its objectives at the last look.
     strained: bool,
+    standing: Standing,
     /// Whether it was quarantined at the last look.
     quarantined: bool,
     /// Dropped with the rest, which wakes the task that attends to the tenant.
@@ -208,6 +210,7 @@ impl Registry {
             doubts: false,
             taught: Taught::default(),
             strained: false,
+            standing: Standing::NEW,
             quarantined: false,
             _sent_away: sender,
         };
@@ -302,6 +305,7 @@ impl Present {
         // A page that holds anything would fill the log with it.
         if !self.doubts {
             self.tell_of_objectives(now, &state);
+            self.tell_of_standing(now, &state);
             self.tell_of_quarantine();
         }
     }
@@ -333,6 +337,23 @@ impl Present {
             tracing::warn!(name, pid, missed, "misses its objectives: {advice}");
         } else {
             tracing::info!(name, pid, "keeps to its objectives again");
+        }
+    }
+
+    /// Says when its step begins to stand still, and when it goes on.
+    fn tell_of_standing(&mut self, now: u64, state: &TenantState) {
+        let is_urgent = self.entry.class == detshare_board::Class::Latency;
+        let Some(stalled) = self.standing.look(is_urgent, state, &self.view.outlook(now), now) else { return };
+        let (name, pid) = (&self.name, self.pid());
+        if stalled {
+            tracing::warn!(
+                name,
+                pid,
+                "stands still in the middle of a step: it launches nothing and waits for the GPU, for far longer than its steps \
+                 last; under slo-aware and tpot-first nobody makes way for it until it goes on"
+            );
+        } else {
+            tracing::info!(name, pid, "no longer stands still");
         }
     }
 
@@ -455,6 +476,7 @@ impl Present {
             quarantined: self.view.is_quarantined(),
             missed: Missed { p99: rates.missed[0], ttft: rates.missed[1], tpot: rates.missed[2] },
             strained: state.strained,
+            stalled: self.standing.is_stalled(),
             doubts: self.doubts || state.doubts.any(),
         }
     }

@@ -31,13 +31,16 @@ mod exclusive;
 mod fair;
 pub mod objective;
 pub mod phase;
+mod reason;
 pub mod rhythm;
 mod slo_aware;
+pub mod stall;
 mod throughput;
 mod tpot_first;
 mod turn;
 
 use phase::Phase;
+pub use reason::Reason;
 
 /// How urgent a tenant's work is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,8 +70,10 @@ pub struct Rhythm {
     pub phase: Phase,
     /// What short steps have to do on all SMs; 0 is unknown.
     pub pace_ns: u64,
-    /// When the last step began.
+    /// When the last step began; 0 is unknown.
     pub begun_ns: u64,
+    /// When a launch was last seen to be made in it, where anybody looked; 0 is unknown.
+    pub launched_ns: u64,
     /// When the prompt began that is pending: pieces of it may be to come, or are under way.
     pub prompt_since_ns: Option<u64>,
     /// When the last step ended; 0 is unknown.
@@ -77,6 +82,8 @@ pub struct Rhythm {
     pub soon_ns: u64,
     /// Nine of ten pauses are shorter than this; 0 is unknown.
     pub long_ns: u64,
+    /// By how many splits a front has to be wider than predicted for its tokens to be in time, as was seen.
+    pub wider: u8,
 }
 
 impl Rhythm {
@@ -90,10 +97,12 @@ impl Rhythm {
         phase: Phase::Unknown,
         pace_ns: 0,
         begun_ns: 0,
+        launched_ns: 0,
         prompt_since_ns: None,
         ended_ns: 0,
         soon_ns: 0,
         long_ns: 0,
+        wider: 0,
     };
     /// A step makes use of all of the GPU.
     pub const ALL: u32 = 1_000;
@@ -126,6 +135,17 @@ impl Member {
     /// Whether it wants the GPU now.
     const fn wants(&self) -> bool {
         self.busy || self.waiting
+    }
+
+    /// Whether it has a step under way that stands still: as far as others can tell it will never be over.
+    fn is_stalled(&self, now_ns: u64) -> bool {
+        let Rhythm { begun_ns, launched_ns, lasts_ns, .. } = self.rhythm;
+        self.class == Class::Latency && self.busy && stall::is_stalled((begun_ns, launched_ns), lasts_ns, now_ns)
+    }
+
+    /// Whether it wants the GPU now and others make way for it, if it is a latency tenant.
+    fn is_at_work(&self, now_ns: u64) -> bool {
+        self.wants() && !self.is_stalled(now_ns)
     }
 
     /// Its weight, so that sums and products of weights stay far below 2⁶⁴.
@@ -285,7 +305,8 @@ impl View<'_> {
 
     /// Whether a latency tenant misses its objectives.
     fn is_strained(&self) -> bool {
-        [&self.me].into_iter().chain(self.others).any(|member| member.class == Class::Latency && member.strained)
+        let is_one = |member: &Member| member.class == Class::Latency && member.strained;
+        is_one(&self.me) || self.others.iter().any(|other| is_one(other) && !other.is_stalled(self.now_ns))
     }
 
     /// This tenant's lane if it need not share.
@@ -361,129 +382,6 @@ impl Until {
     /// That time, whatever others do.
     const fn time(at_ns: u64) -> Self {
         Self { at_ns, steps: 0 }
-    }
-}
-
-/// Why a launch was decided as it was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Reason {
-    /// Nobody else wants the GPU, or all may have it.
-    Free = 1,
-    /// It is of a latency tenant, and those are not held.
-    Urgent,
-    /// It will be over before a step is due.
-    Fits,
-    /// It runs on SMs beside a step.
-    Beside,
-    /// The tenant would get less than its least share.
-    LeastShare,
-    /// The dial says to use everything.
-    Unbounded,
-    /// It has its turn, or its side of a split.
-    Turn,
-    /// It has to stay on few SMs, because its kernels ran far longer than they should.
-    Quarantined,
-    /// A latency tenant has a step under way.
-    Busy,
-    /// A step is due before it would be over.
-    Due,
-    /// Enough is in flight already.
-    InFlight,
-    /// It is another one's turn.
-    NotItsTurn,
-    /// Nobody knows the policy.
-    NoPolicy,
-    /// Its steps leave most of the GPU idle: it runs on as many SMs as it needs, and others beside it.
-    Apart,
-    /// Tokens, which memory binds, have the SMs that they need, and another one's prompt or best-effort work the others.
-    Complement,
-    /// A latency tenant of more weight misses its objectives.
-    Yields,
-    /// It had been held for as long as a launch may be.
-    LongestHold,
-    /// Somebody has paused its tenant.
-    Paused,
-    /// It is longer than all pauses between steps, as far as anybody knows, and it is seen whether it still is.
-    Trial,
-    /// Nobody is about to want the GPU, and it is seen what few SMs mean to it.
-    Explored,
-    /// A server has a prompt to read, and nothing runs beside that.
-    Prompt,
-    /// It would take the memory bandwidth that tokens need.
-    Bandwidth,
-    /// Its first token is late: it has all SMs.
-    Late,
-}
-
-impl Reason {
-    /// All of them.
-    pub const ALL: [Self; 23] = [
-        Self::Free,
-        Self::Urgent,
-        Self::Fits,
-        Self::Beside,
-        Self::LeastShare,
-        Self::Unbounded,
-        Self::Turn,
-        Self::Quarantined,
-        Self::Busy,
-        Self::Due,
-        Self::InFlight,
-        Self::NotItsTurn,
-        Self::NoPolicy,
-        Self::Apart,
-        Self::Complement,
-        Self::Yields,
-        Self::LongestHold,
-        Self::Paused,
-        Self::Trial,
-        Self::Explored,
-        Self::Prompt,
-        Self::Bandwidth,
-        Self::Late,
-    ];
-
-    /// Its number, from 1.
-    #[must_use]
-    pub const fn number(self) -> u8 {
-        self as u8
-    }
-
-    /// The one with this number.
-    #[must_use]
-    pub fn from_number(number: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.number() == number)
-    }
-
-    /// In a few words.
-    #[must_use]
-    pub const fn about(self) -> &'static str {
-        match self {
-            Self::Free => "nobody else wants the GPU, or all may have it",
-            Self::Urgent => "of a latency tenant, which is not held",
-            Self::Fits => "over before the next step is due",
-            Self::Beside => "on SMs beside a step",
-            Self::LeastShare => "it would get less than its least share",
-            Self::Unbounded => "aggressiveness 1 uses everything",
-            Self::Turn => "its turn, or its side of a split",
-            Self::Quarantined => "quarantined: its kernels ran far longer than predicted",
-            Self::Busy => "a latency tenant has a step under way",
-            Self::Due => "a step is due before it would be over",
-            Self::InFlight => "enough is in flight already",
-            Self::NotItsTurn => "another one's turn",
-            Self::NoPolicy => "a policy that this version does not know",
-            Self::Apart => "on SMs of its own: its steps leave most of the GPU idle",
-            Self::Complement => "on SMs of its own: tokens, bound by memory, beside what SMs bind",
-            Self::Yields => "on half of the SMs: a latency tenant of more weight misses its objectives",
-            Self::LongestHold => "held for as long as a launch may be",
-            Self::Paused => "its tenant was paused",
-            Self::Trial => "longer than all pauses, it is said: to see whether it still is",
-            Self::Explored => "on few SMs, to see what binds it: nobody is about to want the GPU",
-            Self::Prompt => "a latency tenant has a prompt to read, and nothing runs beside that",
-            Self::Bandwidth => "it would take the memory bandwidth that tokens need",
-            Self::Late => "its first token is late: all SMs",
-        }
     }
 }
 

@@ -2,11 +2,15 @@
 //!
 //! Nobody tells when a request came or which token is whose. What can be seen is when steps begin and end: a decode step ends
 //! with a token for each request that runs, so the time from one end to the next is what users wait for, with a piece of somebody's
-//! prompt in between or not, unless there was nobody to
-//! wait; and no first token comes before its prefill is over. A prompt may come in pieces with decode steps in between: it is pending
-//! until two of those follow each other. Prompts that queue up are judged from when the first of them began, which is no later than
-//! the others were waiting. A tenant that misses an objective more often than a 99th percentile
-//! allows is *strained*: others make way for it, by class and by weight, and people are told.
+//! prompt in between or not; and no first token comes before its prefill is over. Who waited is not always plain. After a pause longer
+//! than usual before a prompt there may have been nobody, and of several pieces in a row each may have brought others a token:
+//! a token is in time if it was for whoever waited longest, late if it was even for one who waited for the longest of the steps in
+//! between alone, and not judged otherwise. A prompt may come in pieces with decode steps in between: it is pending
+//! until two of those follow each other. Prompts that queue up are judged from when the first of them began: those that were there by
+//! then have waited as long at least, of later ones nothing is known. So that is said once; what goes on for four times as long as
+//! there is time, with tokens in between, is taken for several prompts from then on, of which none is judged. A tenant that misses an
+//! objective more often than a 99th percentile allows is *strained*: others make way for it, by class and by weight, and people are
+//! told.
 
 use crate::phase::{Phase, longest_pause_ns};
 
@@ -31,6 +35,46 @@ pub type Judgement = [Option<bool>; OBJECTIVES];
 
 /// So many decode steps in a row, and no piece of a prompt is to come: a server that has one takes it in turn with tokens at least.
 const NO_PROMPT: u32 = 2;
+/// Pieces that go on for as many times as long as a first token may take are of several prompts.
+const SEVERAL: u64 = 4;
+/// A pause that is so many times as long as usual, and longer by what a busy host is late by, may be one in which nobody waited.
+const UNUSUAL: u64 = 4;
+const LATE_HOST_NS: u64 = 200_000;
+
+/// How many splits wider than predicted the front is to be that tokens have: by one more when too many were late there with nothing
+/// else between them, and by one less when hardly any were for long. Else it would go on for ever: tokens that are late have all SMs
+/// for as long as that is remembered, and then as few as before.
+#[derive(Debug, Default)]
+struct Front {
+    wider: u8,
+    /// Tokens since that was looked at last, and how many of them were late on a front.
+    tokens: u32,
+    late: u32,
+}
+
+impl Front {
+    const NEW: Self = Self { wider: 0, tokens: 0, late: 0 };
+    /// Of so many tokens this is as many as a 99th percentile allows.
+    const LATE: u32 = 2;
+    const OF: u32 = 200;
+    /// Tokens after which it is tried again whether fewer SMs are enough.
+    const TRIED_AGAIN: u32 = 8_000;
+    /// There are no more splits.
+    const WIDEST: u8 = 16;
+
+    fn judge(&mut self, is_late: bool) {
+        self.tokens += 1;
+        self.late += u32::from(is_late);
+        if self.late >= Self::LATE {
+            *self = Self { wider: (self.wider + 1).min(Self::WIDEST), ..Self::NEW };
+        } else if self.tokens.is_multiple_of(Self::OF) {
+            self.late = 0;
+        }
+        if self.tokens >= Self::TRIED_AGAIN {
+            *self = Self { wider: self.wider.saturating_sub(1), ..Self::NEW };
+        }
+    }
+}
 
 /// Follows one tenant's steps.
 #[derive(Debug)]
@@ -38,11 +82,20 @@ pub struct Keeper {
     last_end_ns: u64,
     /// When the last token came to those that run, if the server has had work ever since.
     last_token_ns: Option<u64>,
-    /// When the prompt began that is pending, and whether that it is late has been said.
+    /// The longest step since then, from the end of the one before it; and whether somebody has waited all the time, as far as is known.
+    longest_ns: u64,
+    somebody_waits: bool,
+    /// How long it mostly pauses between two decode steps.
+    usual_pause_ns: Option<u64>,
+    /// When the prompt began that is pending, and whether all is said of it that there is to say: that it is late, or nothing.
     prompt_since_ns: Option<u64>,
     is_told: bool,
-    /// Decode steps since the last of its pieces.
+    /// Decode steps since the last of its pieces, and whether there was one between any two of them.
     decodes: u32,
+    has_tokens_between: bool,
+    /// Whether the step that is judged next ran on a front.
+    is_on_front: bool,
+    front: Front,
     recent: [Recent; OBJECTIVES],
 }
 
@@ -59,11 +112,22 @@ impl Keeper {
         Self {
             last_end_ns: 0,
             last_token_ns: None,
+            longest_ns: 0,
+            somebody_waits: true,
+            usual_pause_ns: None,
             prompt_since_ns: None,
             is_told: false,
             decodes: 0,
+            has_tokens_between: false,
+            is_on_front: false,
+            front: Front::NEW,
             recent: [const { Recent::new() }; OBJECTIVES],
         }
+    }
+
+    /// The step that is over next ran on a front, or did not.
+    pub const fn ran_on_front(&mut self, is_on_front: bool) {
+        self.is_on_front = is_on_front;
     }
 
     /// A step is over. `pace_ns` is what short steps have to do.
@@ -78,24 +142,34 @@ impl Keeper {
         let pause_ns = begun_ns.saturating_sub(self.last_end_ns);
         let goes_on = self.last_end_ns != 0 && pause_ns <= longest_pause_ns(pace_ns);
         let was_pending = self.prompt_since_ns;
-        if !goes_on {
+        if goes_on {
+            self.learn_pause(phase, pause_ns);
+        } else {
             (self.last_token_ns, self.prompt_since_ns, self.decodes) = (None, None, 0);
+            self.somebody_waits = true;
         }
         let before_ns = if goes_on { self.last_end_ns } else { begun_ns };
-        // A prompt's own first token comes with its last piece.
-        let token_since = self.last_token_ns.unwrap_or(before_ns);
+        let token =
+            (phase == Phase::Decode).then(|| self.judge_token((before_ns, end_ns), objectives.tpot_ns)).flatten();
+        if let Some(kept) = token.filter(|_| self.decodes > 0 && self.longest_ns == 0) {
+            self.front.judge(!kept && self.is_on_front);
+        }
         self.last_end_ns = end_ns;
-        self.follow(phase, (begun_ns, end_ns));
+        let is_one_of_several = goes_on && self.is_one_of_several(phase, begun_ns, objectives.ttft_ns);
+        self.follow(phase, (begun_ns, end_ns), before_ns, is_one_of_several);
         let judgement = [
             kept(Some(begun_ns), end_ns, objectives.p99_ns),
-            self.judge_prompt(was_pending, (phase, end_ns), objectives.ttft_ns),
-            kept((phase == Phase::Decode).then_some(token_since), end_ns, objectives.tpot_ns),
+            self.judge_prompt(was_pending, (phase, end_ns), objectives.ttft_ns)
+                .filter(|kept| !(is_one_of_several && *kept)),
+            token,
         ];
         for (recent, kept) in self.recent.iter_mut().zip(judgement) {
             if let Some(kept) = kept {
                 recent.add(kept, end_ns);
             }
         }
+        // Nothing is said of it, now and later.
+        self.is_told |= is_one_of_several;
         judgement
     }
 
@@ -108,6 +182,33 @@ impl Keeper {
         for recent in &mut self.recent {
             recent.last_missed_ns = recent.last_missed_ns.min(end_ns);
         }
+    }
+
+    /// A pause before a prompt that is longer than those between tokens: there may have been nothing else to do.
+    fn learn_pause(&mut self, phase: Phase, pause_ns: u64) {
+        /// What a pause counts for in what is usual.
+        const PART: u64 = 8;
+        let usual_ns = self.usual_pause_ns.unwrap_or(pause_ns);
+        match phase {
+            Phase::Decode if self.decodes > 0 => {
+                self.usual_pause_ns = Some(usual_ns - usual_ns / PART + pause_ns / PART);
+            }
+            Phase::Prefill if self.prompt_since_ns.is_none() => {
+                self.somebody_waits &= pause_ns <= usual_ns.saturating_mul(UNUSUAL).saturating_add(LATE_HOST_NS);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a decode step that is over by now brings its tokens in time.
+    fn judge_token(&self, (before_ns, end_ns): (u64, u64), tpot_ns: Option<u64>) -> Option<bool> {
+        let tpot_ns = tpot_ns?;
+        // A prompt's own first token comes with its last piece.
+        let most_ns = end_ns.saturating_sub(self.last_token_ns.unwrap_or(before_ns));
+        let itself_ns = end_ns.saturating_sub(before_ns);
+        let waits_ns = if self.somebody_waits && self.last_token_ns.is_some() { self.longest_ns } else { 0 };
+        let least_ns = itself_ns.saturating_add(waits_ns);
+        if most_ns <= tpot_ns { Some(true) } else { (least_ns > tpot_ns).then_some(false) }
     }
 
     /// A prompt is judged once, however many pieces it has: when it is late, or when it is over.
@@ -131,11 +232,21 @@ impl Keeper {
         ttft_ns.filter(|_| was_in_time).map(|_| true)
     }
 
-    fn follow(&mut self, phase: Phase, (begun_ns, end_ns): (u64, u64)) {
+    /// Whether a piece begins of which it is not known to which of several prompts it belongs.
+    fn is_one_of_several(&self, phase: Phase, begun_ns: u64, ttft_ns: Option<u64>) -> bool {
+        let is_too_long = |(since_ns, ttft_ns): (u64, u64)| {
+            begun_ns.saturating_sub(since_ns) > ttft_ns.saturating_mul(SEVERAL) && self.has_tokens_between
+        };
+        phase == Phase::Prefill && self.prompt_since_ns.zip(ttft_ns).is_some_and(is_too_long)
+    }
+
+    fn follow(&mut self, phase: Phase, (begun_ns, end_ns): (u64, u64), before_ns: u64, is_one_of_several: bool) {
         match phase {
             Phase::Prefill => {
+                let goes_on_ns = self.prompt_since_ns.filter(|_| !is_one_of_several);
+                self.has_tokens_between = goes_on_ns.is_some() && (self.has_tokens_between || self.decodes > 0);
+                self.prompt_since_ns = Some(goes_on_ns.unwrap_or(begun_ns));
                 self.decodes = 0;
-                self.prompt_since_ns.get_or_insert(begun_ns);
             }
             Phase::Decode => {
                 self.last_token_ns = Some(end_ns);
@@ -144,12 +255,21 @@ impl Keeper {
             }
             Phase::Unknown => {}
         }
+        let is_token = phase == Phase::Decode;
+        self.longest_ns = if is_token { 0 } else { self.longest_ns.max(end_ns.saturating_sub(before_ns)) };
+        self.somebody_waits |= is_token;
     }
 
     /// When the prompt began that was pending at the end of the last step.
     #[must_use]
     pub const fn prompt_since_ns(&self) -> Option<u64> {
         self.prompt_since_ns
+    }
+
+    /// How many splits wider than predicted the front of its tokens is to be.
+    #[must_use]
+    pub const fn wider(&self) -> u8 {
+        self.front.wider
     }
 
     /// Whether it misses one of them too often now.
@@ -201,113 +321,5 @@ impl Recent {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: u64 = 1_000_000;
-    const BOTH: Objectives = Objectives { p99_ns: None, ttft_ns: Some(100 * MS), tpot_ns: Some(10 * MS) };
-
-    #[test]
-    fn tokens_are_late_by_what_comes_between_them() {
-        let mut keeper = Keeper::new();
-        let mut ended = |span: (u64, u64), phase| keeper.ended((span.0 * MS, span.1 * MS), phase, 5 * MS, &BOTH);
-        assert_eq!(ended((1_000, 1_005), Phase::Decode), [None, None, Some(true)]);
-        assert_eq!(ended((1_006, 1_011), Phase::Decode), [None, None, Some(true)]);
-        assert_eq!(ended((1_011, 1_018), Phase::Prefill), [None; 3]);
-        // It took no longer than others, and its token came 12 ms after the one before: who has waited since then does not care
-        // that a prompt was read meanwhile. Counted from the prefill's end, as once, nobody would ever be late beside prompts.
-        assert_eq!(ended((1_018, 1_023), Phase::Decode), [None, None, Some(false)], "since the last token");
-        // The second in a row, which says that the prompt was over.
-        assert_eq!(ended((1_024, 1_036), Phase::Decode), [None, Some(true), Some(false)]);
-        // Nobody waited for anything here.
-        assert_eq!(ended((2_000, 2_005), Phase::Decode), [None, None, Some(true)]);
-        assert_eq!(ended((2_006, 2_060), Phase::Unknown), [None; 3]);
-        // The first token of all comes with the prompt.
-        assert_eq!(ended((3_000, 3_018), Phase::Prefill), [None; 3]);
-        assert_eq!(ended((3_019, 3_024), Phase::Decode), [None, None, Some(true)]);
-    }
-
-    /// Of a server that takes a prompt piece by piece, with a token for the others after each piece.
-    #[test]
-    fn a_prompt_with_tokens_in_between_is_one_prompt() {
-        let mut keeper = Keeper::new();
-        let mut ended = |at: u64, phase| {
-            let lasts = if phase == Phase::Prefill { 18 } else { 6 };
-            let judgement = keeper.ended((at * MS, (at + lasts) * MS), phase, 6 * MS, &BOTH);
-            (judgement[1], judgement[2], keeper.prompt_since_ns().map(|ns| ns / MS))
-        };
-        assert_eq!(ended(100, Phase::Decode), (None, Some(true), None));
-        let piece = |n: u64, ended: &mut dyn FnMut(u64, Phase) -> (Option<bool>, Option<bool>, Option<u64>)| {
-            (ended(107 + n * 26, Phase::Prefill), ended(126 + n * 26, Phase::Decode))
-        };
-        let pieces: Vec<_> = (0..6).map(|n| piece(n, &mut ended)).collect();
-        let first_tokens: Vec<_> = pieces.iter().map(|(piece, _)| piece.0).collect();
-        assert_eq!(first_tokens, [None, None, None, None, Some(false), None], "it is late, and that is said once");
-        assert!(pieces.iter().all(|(piece, token)| piece.2 == Some(107) && token.1 == Some(false)), "{pieces:?}");
-        assert_eq!(pieces[5].1.2, Some(107), "a token alone does not say that it was the last piece");
-        assert_eq!(ended(263, Phase::Decode), (None, Some(true), None), "two do");
-        assert_eq!(ended(270, Phase::Prefill), (None, None, Some(270)), "another one");
-        assert_eq!(ended(289, Phase::Decode), (None, Some(false), Some(270)));
-        assert_eq!(ended(296, Phase::Decode), (Some(true), Some(true), None), "in time");
-    }
-
-    #[test]
-    fn a_prompt_in_pieces_is_one_prompt() {
-        let mut keeper = Keeper::new();
-        let mut ended = |span: (u64, u64)| keeper.ended((span.0 * MS, span.1 * MS), Phase::Prefill, 5 * MS, &BOTH)[1];
-        assert_eq!([(1, 60), (61, 99), (99, 120), (121, 150)].map(&mut ended), [None, None, Some(false), None]);
-        assert_eq!(ended((500, 560)), None, "another one, after a pause");
-        assert_eq!(ended((900, 1_010)), Some(false), "and one, which is late; the one before was in time");
-        assert_eq!(ended((2_000, 2_010)), None);
-        assert_eq!(ended((3_000, 3_010)), Some(true));
-    }
-
-    #[test]
-    fn strained_is_who_misses_more_than_one_in_a_hundred_lately() {
-        let steps = Objectives { p99_ns: Some(5 * MS), ..Objectives::default() };
-        let mut keeper = Keeper::new();
-        let mut now = 0;
-        let mut run = |keeper: &mut Keeper, ms| {
-            now += 20 * MS;
-            keeper.ended((now - ms * MS, now), Phase::Unknown, 0, &steps);
-            keeper.is_strained(now)
-        };
-        assert!(
-            !(0..2_000).any(|step| run(&mut keeper, if step % 100 == 50 { 9 } else { 4 })),
-            "one in a hundred is allowed"
-        );
-        assert!((0..20).any(|_| run(&mut keeper, 9)));
-        for _ in 0..256 {
-            run(&mut keeper, 4);
-        }
-        assert!(!run(&mut keeper, 4));
-        (0..20).for_each(|_| _ = run(&mut keeper, 9));
-        let last = now;
-        assert!(keeper.is_strained(last) && !keeper.is_strained(last + Recent::FORGOTTEN_NS));
-        assert_eq!(keeper.ended((u64::MAX, 0), Phase::Decode, u64::MAX, &BOTH)[2], Some(true), "a clock that jumps");
-    }
-
-    #[test]
-    fn a_clock_that_goes_back_makes_nobody_strained_until_it_has_caught_up() {
-        let steps = Objectives { p99_ns: Some(5 * MS), ..Objectives::default() };
-        let mut keeper = Keeper::new();
-        const HOUR: u64 = 3_600_000 * MS;
-        for step in 0..4 {
-            keeper.ended((HOUR + step * 20 * MS, HOUR + (step * 20 + 9) * MS), Phase::Unknown, 0, &steps);
-        }
-        assert!(keeper.is_strained(HOUR + 100 * MS));
-        keeper.ended((MS, 3 * MS), Phase::Unknown, 0, &steps);
-        assert!(keeper.is_strained(3 * MS));
-        assert!(!keeper.is_strained(3 * MS + Recent::FORGOTTEN_NS));
-    }
-
-    #[test]
-    fn a_clock_that_goes_back_leaves_a_prompt_to_be_judged() {
-        let mut keeper = Keeper::new();
-        const HOUR: u64 = 3_600_000 * MS;
-        let mut ended = |span: (u64, u64)| keeper.ended(span, Phase::Prefill, 5 * MS, &BOTH)[1];
-        assert_eq!(ended((HOUR, HOUR + 20 * MS)), None);
-        assert_eq!(ended((MS, 60 * MS)), None, "it is as if it had begun with this piece");
-        assert_eq!(ended((61 * MS, 120 * MS)), Some(false), "119 ms, of 100 ms that there are");
-    }
-}
+#[path = "objective_tests.rs"]
+mod tests;

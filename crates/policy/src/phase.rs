@@ -5,7 +5,8 @@
 //! steps of a server are short: their usual work is its *pace*. A step with more than twice of that is a prefill, and so is one
 //! with a little more that takes far more launches: where decoding is a CUDA graph, prefill mostly is none, and no single launch
 //! of it has most of the work. Where that has been seen, other steps must have far more to do to be a prefill: what a graph
-//! takes is learned from few launches, in company those may have been slow, and what prepares it may never have been seen. How a step
+//! takes is learned from few launches, in company those may have been slow, and what prepares it may never have been seen. Programs
+//! have tiny steps, too, that are no tokens: where longer ones are alike and do nearly all the work, the pace is theirs. How a step
 //! will end is often known when it begins: steps that begin with the same launches had as much to do before. A wrong guess costs
 //! somebody time; no result depends on it.
 
@@ -68,6 +69,11 @@ const TRIFLE: u64 = 8;
 const ONLY_PREFILLS: u32 = 256;
 /// The same of those with few launches: first steps that were shorter than all others have set a pace that is none.
 const ONLY_OF_FEW: u32 = 16;
+/// Short steps between them that do less than this part of their work are no tokens, if they themselves are alike: prompts that take
+/// nearly all of the time vary.
+const NO_TOKENS: u64 = 32;
+/// Steps are alike that differ by this part of what they have to do at most.
+const ALIKE: u64 = 4;
 /// As many short steps in a row, and the pace is theirs.
 const SHORTER: u32 = 16;
 /// The same of trifles.
@@ -124,6 +130,52 @@ impl Beginning {
     }
 }
 
+/// Steps that seem to be prefills, since short ones last did enough to be tokens. If there are many the pace may be wrong: a program
+/// that looks at each token before it hands it on has tiny steps between those that it lives by.
+#[derive(Debug, Clone, Copy)]
+struct Longer {
+    count: u32,
+    work_ns: u64,
+    /// What short steps did meanwhile.
+    short_ns: u64,
+    /// What most of them have to do and launch, if most are alike, and by how many they outnumber all others.
+    usual_ns: u64,
+    launches: u32,
+    majority: u32,
+}
+
+impl Longer {
+    const NONE: Self = Self { count: 0, work_ns: 0, short_ns: 0, usual_ns: 0, launches: 0, majority: 0 };
+
+    fn add(&mut self, work_ns: u64, launches: u32) {
+        let counts = if launches <= FEW_LAUNCHES { ONLY_PREFILLS.div_ceil(ONLY_OF_FEW) } else { 1 };
+        self.count = self.count.saturating_add(counts).min(ONLY_PREFILLS);
+        self.work_ns = self.work_ns.saturating_add(work_ns);
+        if work_ns.abs_diff(self.usual_ns) <= self.usual_ns / ALIKE {
+            self.majority = (self.majority + 1).min(ONLY_PREFILLS);
+        } else if self.majority > 0 {
+            self.majority -= 1;
+        } else {
+            (self.usual_ns, self.launches, self.majority) = (work_ns, launches, 1);
+        }
+    }
+
+    /// A short step came.
+    fn interrupt(&mut self, work_ns: u64) {
+        self.short_ns = self.short_ns.saturating_add(work_ns);
+        if self.short_ns >= self.work_ns / NO_TOKENS {
+            *self = Self::NONE;
+        }
+    }
+
+    /// The pace that they say is the true one, of the last of them.
+    fn pace(&self, last: (u64, u32)) -> Option<(u64, u32)> {
+        let is_majority = self.majority >= ONLY_OF_FEW;
+        let pace = if is_majority { (self.usual_ns, self.launches) } else { last };
+        (self.count >= ONLY_PREFILLS && (is_majority || self.short_ns == 0)).then_some(pace)
+    }
+}
+
 /// What one tenant's steps were like so far, and what is known of the one under way.
 #[derive(Debug)]
 pub struct Phases {
@@ -131,7 +183,7 @@ pub struct Phases {
     pace_ns: u64,
     /// What a short step takes to launch lately, at most.
     usual_launches: u32,
-    prefills: u32,
+    longer: Longer,
     shorter: u32,
     /// Prefills with many launches, less those with few.
     of_many: u32,
@@ -207,7 +259,7 @@ impl Phases {
             steps: 0,
             pace_ns: 0,
             usual_launches: 0,
-            prefills: 0,
+            longer: Longer::NONE,
             shorter: 0,
             of_many: 0,
             returns: 0,
@@ -300,7 +352,7 @@ impl Phases {
     fn follow(&mut self, phase: Phase, work_ns: u64, (launches, is_another): (u32, bool), is_accounted: bool) {
         match phase {
             Phase::Decode => {
-                self.prefills = 0;
+                self.longer.interrupt(work_ns);
                 self.evidence = self.evidence.saturating_sub(1);
                 self.usual_launches = launches.max(self.usual_launches - self.usual_launches / 16);
                 self.shorter = if work_ns < self.pace_ns / PREFILL { self.shorter + 1 } else { 0 };
@@ -310,9 +362,10 @@ impl Phases {
             }
             Phase::Prefill => {
                 self.doubt_less(is_another, is_accounted);
-                self.prefills += if launches <= FEW_LAUNCHES { ONLY_PREFILLS.div_ceil(ONLY_OF_FEW) } else { 1 };
-                if self.prefills >= ONLY_PREFILLS {
-                    (self.pace_ns, self.usual_launches, self.prefills) = (work_ns, launches, 0);
+                self.longer.add(work_ns, launches);
+                if let Some(pace) = self.longer.pace((work_ns, launches)) {
+                    (self.pace_ns, self.usual_launches) = pace;
+                    self.longer = Longer::NONE;
                 }
             }
             Phase::Unknown => {
@@ -330,7 +383,7 @@ impl Phases {
         const ENOUGH: u32 = 48;
         const RARE: u32 = 16;
         const MOST: u32 = 16;
-        let is_first = self.prefills == 0;
+        let is_first = self.longer.count == 0;
         self.of_many = if is_another { (self.of_many + 1).min(MOST) } else { self.of_many.saturating_sub(1) };
         self.returns = (self.returns + u32::from(is_another && is_first)).min(MOST);
         self.evidence = (self.evidence + if is_first && is_accounted { RARE } else { 0 }).min(ENOUGH);
@@ -389,234 +442,5 @@ fn mixed(hash: u64, value: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const US: u64 = 1_000;
-
-    /// What a server launches in a step, each with what it takes.
-    type Step = Vec<(u64, u64)>;
-
-    /// A decode step by a graph of its own for each number of rows, after a small copy.
-    fn decode(rows: u64) -> Step {
-        vec![(100 + rows, 3 * US), (200 + rows, 4_000 * US + rows * 20 * US)]
-    }
-
-    /// A prefill, kernel by kernel; shapes go by the length of the prompt.
-    fn prefill(tokens: u64) -> Step {
-        (0..200).map(|kernel| (1_000 + kernel * 10_000 + tokens, 20 * US + tokens * US / 10)).collect()
-    }
-
-    /// What was said before the last launch, and at the end.
-    fn run(phases: &mut Phases, step: &Step) -> (Vec<Phase>, Phase) {
-        let during = step.iter().map(|(identity, ns)| phases.launched(*identity, *ns)).collect();
-        (during, phases.ended(0, u32::try_from(step.len()).unwrap()))
-    }
-
-    #[test]
-    fn decoding_and_prefill_are_told_apart() {
-        let mut phases = Phases::new();
-        let mut wrong = 0;
-        for i in 0..2_000_u64 {
-            let is_prefill = i % 23 == 5;
-            let step = if is_prefill { prefill(64 + i * 37 % 2_000) } else { decode(1 + i / 40 % 32) };
-            let (_, said) = run(&mut phases, &step);
-            let expected = if is_prefill { Phase::Prefill } else { Phase::Decode };
-            wrong += u32::from(said != expected && i >= u64::from(FEWEST));
-        }
-        assert!(wrong <= 5, "{wrong} of 2000");
-        assert!(phases.has_both());
-    }
-
-    #[test]
-    fn what_a_step_will_be_is_known_when_it_begins() {
-        let mut phases = Phases::new();
-        for i in 0..100 {
-            run(&mut phases, &if i % 10 == 9 { prefill(512) } else { decode(32) });
-        }
-        let (during, _) = run(&mut phases, &decode(32));
-        assert_eq!(during, [Phase::Decode; 2]);
-        let (during, _) = run(&mut phases, &prefill(512));
-        assert_eq!((during[0], during[199]), (Phase::Prefill, Phase::Prefill));
-        // One of a length that was never seen is known by its work, at the latest.
-        let (during, said) = run(&mut phases, &prefill(700));
-        assert_eq!((during[0], during[199], said), (Phase::Unknown, Phase::Prefill, Phase::Prefill));
-    }
-
-    /// A decode step by graph is one launch, so the decision about it is the only one: what it is has to be known before.
-    #[test]
-    fn what_a_launch_will_make_of_its_step_is_foreseen() {
-        let mut phases = Phases::new();
-        let decode: Step = vec![(100, 4_000 * US)];
-        for i in 0..100 {
-            run(&mut phases, &if i % 10 == 9 { prefill(512) } else { decode.clone() });
-        }
-        let both = [(prefill(512), Phase::Prefill), (decode, Phase::Decode)];
-        for (step, expected) in both.iter().cycle().take(4).cloned() {
-            assert_eq!(phases.foresee(step[0].0, step[0].1), expected, "at the step's first launch");
-            for (identity, ns) in &step {
-                let foreseen = phases.foresee(*identity, *ns);
-                assert_eq!(phases.foresee(*identity, *ns), foreseen, "a look changes nothing");
-                assert_eq!(phases.launched(*identity, *ns), foreseen);
-            }
-            assert_eq!(phases.ended(0, u32::try_from(step.len()).unwrap()), expected);
-        }
-    }
-
-    #[test]
-    fn steps_that_begin_alike_are_not_guessed() {
-        let mut phases = Phases::new();
-        let with_same_beginning = |rest: Step| [vec![(7, US); 10], rest].concat();
-        for i in 0..100 {
-            run(&mut phases, &with_same_beginning(if i % 3 == 0 { prefill(512) } else { decode(32) }));
-        }
-        let (during, said) = run(&mut phases, &with_same_beginning(decode(32)));
-        assert_eq!((during[9], said), (Phase::Unknown, Phase::Decode));
-    }
-
-    #[test]
-    fn a_long_prompt_in_many_steps_does_not_change_the_pace() {
-        let mut phases = Phases::new();
-        for _ in 0..20 {
-            run(&mut phases, &decode(8));
-        }
-        for _ in 0..100 {
-            assert_eq!(run(&mut phases, &prefill(512)).1, Phase::Prefill);
-        }
-        assert_eq!(run(&mut phases, &decode(8)).1, Phase::Decode);
-    }
-
-    #[test]
-    fn another_model_has_another_pace() {
-        let mut phases = Phases::new();
-        for _ in 0..50 {
-            run(&mut phases, &decode(8));
-        }
-        let small: Step = vec![(5, 500 * US)];
-        let said: Vec<Phase> = (0..60).map(|_| run(&mut phases, &small).1).collect();
-        assert_eq!(said[59], Phase::Decode);
-        assert!((400 * US..600 * US).contains(&phases.pace_ns()), "{}", phases.pace_ns());
-        for _ in 0..400 {
-            run(&mut phases, &decode(8));
-        }
-        assert_eq!(run(&mut phases, &decode(8)).1, Phase::Decode, "and back");
-    }
-
-    #[test]
-    fn a_graph_whose_time_was_learned_in_company_is_no_prefill() {
-        let mut phases = Phases::new();
-        for i in 0..100 {
-            run(&mut phases, &if i % 10 == 9 { prefill(512) } else { decode(8) });
-        }
-        let slow: Step = vec![(100, 3 * US), (999, 13_000 * US)];
-        assert_eq!(run(&mut phases, &slow).1, Phase::Decode);
-        assert_eq!(run(&mut phases, &prefill(1_000)).1, Phase::Prefill);
-        // After a prefill much has to be put in its place first, by kernels that nobody knows.
-        let prepared: Step = [(0..60).map(|kernel| (5_000 + kernel, 100 * US)).collect(), decode(9)].concat();
-        let (during, said) = run(&mut phases, &prepared);
-        assert_eq!((during.last(), said), (Some(&Phase::Decode), Phase::Decode));
-        // Far more is one, whatever it takes to launch; a server that has such ones alone is believed after some.
-        let far_more: Step = vec![(7, 80_000 * US)];
-        assert_eq!(run(&mut phases, &far_more).1, Phase::Prefill);
-        for i in 0..400 {
-            run(&mut phases, &if i % 10 == 9 { far_more.clone() } else { decode(8) });
-        }
-        assert_eq!(run(&mut phases, &vec![(7, 20_000 * US)]).1, Phase::Prefill);
-    }
-
-    #[test]
-    fn a_short_prompt_makes_no_long_one_usual() {
-        let mut phases = Phases::new();
-        let of =
-            |launches: u64, each: u64| -> Step { (0..launches).map(|kernel| (3_000 + kernel, each * US)).collect() };
-        for i in 0..100 {
-            run(&mut phases, &if i % 10 == 9 { prefill(512) } else { decode(8) });
-        }
-        for _ in 0..10 {
-            // One that has no more to do than a decode step cannot be told from it.
-            run(&mut phases, &of(40, 100));
-            run(&mut phases, &decode(8));
-            assert_eq!(run(&mut phases, &of(60, 200)).1, Phase::Prefill);
-        }
-    }
-
-    #[test]
-    fn what_nobody_has_measured_yet_sets_no_pace() {
-        let mut phases = Phases::new();
-        for i in 0..40 {
-            let expected = if i < FEWEST { 100 * US } else { 4_000 * US };
-            phases.launched(1, expected);
-            let said = phases.ended(4_500 * US, 1);
-            assert!(said == Phase::Decode || i + 1 < FEWEST, "{i}: {said:?}");
-        }
-    }
-
-    #[test]
-    fn a_first_step_that_was_shorter_than_all_others_sets_no_pace_for_long() {
-        let mut phases = Phases::new();
-        run(&mut phases, &vec![(1, 1_000 * US)]);
-        let said: Vec<Phase> = (0..60).map(|_| run(&mut phases, &decode(8)).1).collect();
-        assert_eq!(said[20..], [Phase::Decode; 40]);
-        // Prompts in a row that take many launches are what they seem to be.
-        for _ in 0..100 {
-            assert_eq!(run(&mut phases, &prefill(512)).1, Phase::Prefill);
-        }
-    }
-
-    #[test]
-    fn alone_the_length_of_a_step_tells() {
-        let mut phases = Phases::new();
-        for i in 0..50_u64 {
-            let is_prefill = i % 10 == 9;
-            let said = if is_prefill { phases.ended(25_000 * US, 300) } else { phases.ended(4_100 * US + i, 2) };
-            let expected = if is_prefill { Phase::Prefill } else { Phase::Decode };
-            assert!(said == expected || i < u64::from(FEWEST), "{i}: {said:?}");
-        }
-        // In company, with what its launches take.
-        assert_eq!(run(&mut phases, &decode(8)).1, Phase::Decode);
-    }
-
-    #[test]
-    fn a_step_that_is_late_now_and_then_makes_no_llm_server() {
-        let mut phases = Phases::new();
-        for i in 0..5_000 {
-            phases.ended(if i % 100 == 77 { 9_000 * US } else { 1_200 * US }, 3);
-        }
-        assert!(!phases.has_both());
-        // Nor does one that begins kernel by kernel and goes on with a graph.
-        let mut phases = Phases::new();
-        for i in 0..1_000 {
-            if i < 10 {
-                phases.ended(9_000 * US, 400)
-            } else {
-                phases.ended(1_200 * US, 3)
-            };
-        }
-        assert!(!phases.has_both());
-        // An eager server has as many launches in each step: what they have to do tells, in company.
-        for i in 0..100 {
-            let takes = if i % 8 == 0 { 9_000 * US } else { 1_200 * US };
-            run(&mut phases, &vec![(1, takes / 3), (2, takes / 3), (3, takes / 3)]);
-        }
-        assert!(phases.has_both());
-    }
-
-    #[test]
-    fn absurd_times_do_no_harm() {
-        let mut phases = Phases::new();
-        for i in 0..200_u64 {
-            run(&mut phases, &vec![(i, u64::MAX), (i, 0), (0, u64::MAX / 3)]);
-            run(&mut phases, &vec![(i, i)]);
-            run(&mut phases, &Vec::new());
-        }
-        assert!(phases.pace_ns() < u64::MAX);
-    }
-
-    #[test]
-    fn numbers_and_names() {
-        for phase in [Phase::Unknown, Phase::Decode, Phase::Prefill] {
-            assert_eq!(Phase::from_number(phase.number()), phase);
-        }
-        assert_eq!((Phase::from_number(77), Phase::Prefill.name()), (Phase::Unknown, "prefill"));
-    }
-}
+#[path = "phase_tests.rs"]
+mod tests;

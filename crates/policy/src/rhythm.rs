@@ -25,7 +25,7 @@ const JITTER_NS: u64 = 50_000;
 /// Where the GPU works for more than this part of a step, in quarters, its work may be what the step waits for.
 const MOST_QUARTERS: u64 = 3;
 /// As many SMs, in thousandths, are as good as all.
-const NEARLY_ALL: u32 = 960;
+pub const NEARLY_ALL: u32 = 960;
 /// On few SMs a step may last longer by this part of what it lasts on all: others take bandwidth meanwhile.
 const FAR_LONGER_PART: u64 = 4;
 /// Steady is what varies by no more than this part of itself.

@@ -15,6 +15,8 @@
 //!
 //! Where a latency tenant misses its objectives nothing is risked any more: it is as if the dial were at 0, unless it is at 1.
 //! If that does not help, latency tenants of less weight stay on half of the SMs while one of more weight is at work.
+//!
+//! A latency tenant whose step stands still ([`stall`](crate::stall)) is made way for no longer than any other that has nothing to do.
 
 use crate::{Bound, Class, Dial, Lane, Launch, Member, Reason, Rhythm, TURN_NS, Until, Verdict, View, turn};
 
@@ -150,7 +152,9 @@ pub(crate) fn decide(launch: &Launch, view: &View<'_>) -> Verdict {
 /// Decides a launch for a policy that wants to know what binds kernels, or does not.
 pub(crate) fn decide_exploring(launch: &Launch, view: &View<'_>, explores: bool) -> Verdict {
     // When a step is due that is under way says nothing any more.
-    let says = |other: &&Member| other.class == Class::Latency && !other.wants() && other.rhythm.due_ns.is_some();
+    let says = |other: &&Member| {
+        other.class == Class::Latency && !other.is_at_work(view.now_ns) && other.rhythm.due_ns.is_some()
+    };
     let is_distrusted = |other: &Member| expected(other, view.now_ns).is_none();
     let distrusts = view.me.class == Class::BestEffort && view.others.iter().filter(says).any(is_distrusted);
     Verdict { distrusts, ..weigh(&Launch { unexplored: launch.unexplored && explores, ..*launch }, view) }
@@ -194,7 +198,7 @@ fn weigh(launch: &Launch, view: &View<'_>) -> Verdict {
         return Verdict::run(Lane::Full, Reason::Turn);
     }
     let has_room_beside = !view.splits().is_empty() && view.in_flight_ns <= room_beside(view);
-    if let Some(busy) = urgent().find(|other| other.wants()) {
+    if let Some(busy) = urgent().find(|other| other.is_at_work(view.now_ns)) {
         if may_run_beside(view.dial, launch.bound) && has_room_beside {
             return Verdict::run(few(view), Reason::Beside);
         }
@@ -231,12 +235,14 @@ fn weigh(launch: &Launch, view: &View<'_>) -> Verdict {
         let at_ns = view.now_ns.saturating_add(view.in_flight_ns - ahead).min(latest_ns);
         return Verdict::hold(until(view, at_ns), Reason::InFlight, None);
     }
-    let beside = latency().filter(|other| other.wants()).filter_map(|other| apart(other, view)).max();
+    let beside = latency().filter(|other| other.is_at_work(view.now_ns)).filter_map(|other| apart(other, view)).max();
     match beside {
         _ if view.quarantined => Verdict::run(few(view), Reason::Quarantined),
         Some(split) => Verdict::run(Lane::Rest { split }, Reason::Beside),
         None if may_be_explored(launch, view, first.map(|(due, _)| due)) => Verdict::run(few(view), Reason::Explored),
-        None => Verdict::run(Lane::Full, if first.is_some() { Reason::Fits } else { Reason::Free }),
+        None if first.is_some() => Verdict::run(Lane::Full, Reason::Fits),
+        None if latency().any(|other| other.is_stalled(view.now_ns)) => Verdict::run(Lane::Full, Reason::Stalled),
+        None => Verdict::run(Lane::Full, Reason::Free),
     }
 }
 
@@ -278,7 +284,8 @@ fn apart(member: &Member, view: &View<'_>) -> Option<usize> {
 /// Whether another latency tenant, of more weight, misses its objectives and wants the GPU.
 pub(crate) fn yields(view: &View<'_>) -> bool {
     let comes_first = |other: &Member| {
-        other.class == Class::Latency && other.strained && other.wants() && other.weight() > view.me.weight()
+        let is_heavier = other.weight() > view.me.weight();
+        other.class == Class::Latency && other.strained && other.is_at_work(view.now_ns) && is_heavier
     };
     view.others.iter().any(comes_first)
 }

@@ -6,7 +6,7 @@
 //! token has all SMs, and so have tokens beside it, unless they make room for others'. Nobody of them is ever held.
 //!
 //! How many SMs tokens get is a question of their objective for the time between them: as few as they can do with (`room`).
-//! Two that decode at once have all SMs both, whose bandwidth they divide: what one gains by having it alone, the other waits. But where
+//! Two that decode at once have all SMs both, whose bandwidth they divide: what one gains by having it alone, the other waits (simulated: docs/sim.md). But where
 //! one has far more time for its tokens than the other, it has as few as it can do with, and the other the rest. Of several, those make
 //! room that have far more time than some other, and what they leave is for those that make none.
 //!
@@ -14,6 +14,9 @@
 //! use for those SMs. They wait as under [`slo_aware`] where a prompt is pending, which takes two tokens in a row to rule out,
 //! or where tokens have no time, or are made room for: nothing is left beside those. Without an objective a tenant's own pace is
 //! the objective: its tokens have none.
+//!
+//! What tokens can do with is predicted. Where it turns out to be too little they have the next wider front for long, not for as long as
+//! they miss their objective alone.
 //!
 //! Where objectives are missed, all make way as under [`slo_aware`]: best-effort tenants first, then latency tenants by weight.
 
@@ -69,7 +72,7 @@ fn front_of_tokens(member: &Member, view: &View<'_>, half: usize) -> Option<usiz
         return None;
     }
     if makes_room(member, view) {
-        return Some(beside_a_prompt(member, view, half));
+        return Some(as_few_as_enough(member, view, half));
     }
     // Who waits and would have nothing beside these tokens takes nothing from them.
     let is_beside = |other: &Member| other.class == Class::BestEffort && other.wants();
@@ -96,7 +99,7 @@ fn all<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a Member> {
 /// wait. Its own tokens have no time either: there is a piece of the prompt between each two of them.
 fn with_prompt(view: &View<'_>, half: usize) -> Verdict {
     if is_late(&view.me, view.now_ns) {
-        return Verdict::run(view.unshared(), Reason::Late);
+        return Verdict::run(view.unshared(), if view.me.ttft_ns.is_some() { Reason::Late } else { Reason::Urgent });
     }
     let decodes = |other: &&Member| other.rhythm.phase == Phase::Decode;
     on_the_rest(view, going_on(view).filter(decodes).map(|other| beside_a_prompt(other, view, half)))
@@ -113,7 +116,7 @@ fn on_the_rest(view: &View<'_>, fronts: impl Iterator<Item = usize>) -> Verdict 
 fn beside_tokens(launch: &Launch, view: &View<'_>) -> Option<Verdict> {
     let Room { split, spare_ns } = left_by_tokens(view).filter(|_| !view.quarantined)?;
     let foreseen = in_the_gaps(launch, view);
-    let is_step_under_way = going_on(view).any(Member::wants);
+    let is_step_under_way = going_on(view).any(|other| other.is_at_work(view.now_ns));
     let takes_too_much = launch.bound == Some(Bound::Memory) && launch.expected_ns() > part(spare_ns, BUDGET);
     let in_flight_room = room_beside(view);
     match foreseen.decision {
@@ -146,7 +149,7 @@ fn in_the_gaps(launch: &Launch, view: &View<'_>) -> Verdict {
             let is_on_tokens = match lane {
                 Lane::Full => false,
                 Lane::Front { .. } => true,
-                Lane::Rest { .. } => view.others.iter().any(|other| is_in(other, Phase::Decode)),
+                Lane::Rest { .. } => view.others.iter().any(|other| is_in(other, Phase::Decode, view.now_ns)),
             };
             let narrowest = view.splits().len().checked_sub(1).filter(|_| is_on_tokens);
             let lane = narrowest.map_or(lane, |split| Lane::Rest { split });
@@ -162,8 +165,8 @@ fn in_the_gaps(launch: &Launch, view: &View<'_>) -> Verdict {
 }
 
 /// Whether a latency tenant has a step of this kind under way.
-fn is_in(member: &Member, phase: Phase) -> bool {
-    member.class == Class::Latency && member.rhythm.phase == phase && member.wants()
+fn is_in(member: &Member, phase: Phase, now_ns: u64) -> bool {
+    member.class == Class::Latency && member.rhythm.phase == phase && member.is_at_work(now_ns)
 }
 
 /// When the step of a member began that is under way or is about to begin. Before its first launch its page still has the step before;
@@ -185,12 +188,13 @@ fn has_prompt(member: &Member, now_ns: u64) -> bool {
     member.rhythm.phase == Phase::Prefill || prompt_since_ns(member, now_ns).is_some()
 }
 
-/// Whether a prompt has used too much of the time to its first token.
+/// Whether a prompt has used too much of the time to its first token. Where nobody says how much that is, it is late if other objectives
+/// are missed.
 fn is_late(member: &Member, now_ns: u64) -> bool {
     let begun_ns = begun_ns(member, now_ns);
     let since_ns = prompt_since_ns(member, now_ns).map_or(begun_ns, |since_ns| since_ns.min(begun_ns));
     let lasted_ns = now_ns.saturating_sub(since_ns);
-    member.ttft_ns.is_some_and(|ttft_ns| lasted_ns > part(ttft_ns, LATE))
+    member.ttft_ns.map_or(member.strained, |ttft_ns| lasted_ns > part(ttft_ns, LATE))
 }
 
 /// Whether a latency tenant wants the GPU, or is a server that has just had a step and is about to go on.
@@ -198,7 +202,8 @@ fn goes_on(member: &Member, now_ns: u64) -> bool {
     let pause_ns = now_ns.saturating_sub(member.rhythm.ended_ns);
     let has_just_ended = pause_ns <= longest_pause_ns(member.rhythm.pace_ns);
     let is_told_apart = member.rhythm.phase != Phase::Unknown;
-    member.class == Class::Latency && (member.wants() || (is_told_apart && has_just_ended))
+    let is_going_on = member.is_at_work(now_ns) || (is_told_apart && has_just_ended);
+    member.class == Class::Latency && is_going_on && !member.is_stalled(now_ns)
 }
 
 /// The others that do.
@@ -218,9 +223,19 @@ fn is_tighter(one: &Member, other: &Member) -> bool {
     slack(one).zip(slack(other)).is_some_and(|(one, other)| one < other && one <= other / 2)
 }
 
-/// The split whose front tokens have beside a prompt.
+/// The split whose front is enough for tokens, as far as is known.
+fn as_few_as_enough(member: &Member, view: &View<'_>, half: usize) -> usize {
+    room(member, view, BESIDE_PROMPT, 0).map_or(half, |room| room.split)
+}
+
+/// The split whose front tokens have beside a prompt. What is known of those that miss their objective, and were late on their front, is
+/// wrong, and whoever reads makes way, unless it misses its objectives too.
 fn beside_a_prompt(member: &Member, view: &View<'_>, half: usize) -> usize {
-    room(member, view, BESIDE_PROMPT).map_or(half, |room| room.split)
+    let is_as_badly_off =
+        |other: &Member| other.strained && other.slot != member.slot && has_prompt(other, view.now_ns);
+    let is_wrong = member.strained && member.rhythm.wider > 0;
+    let least = if is_wrong && !all(view).any(is_as_badly_off) { half } else { 0 };
+    as_few_as_enough(member, view, half).max(least)
 }
 
 /// What the tokens of all leave to best-effort tenants. Nothing beside a prompt, nor beside tokens that others make room for: they have
@@ -243,7 +258,7 @@ fn left_by_tokens(view: &View<'_>) -> Option<Room> {
 
 /// What tokens leave to best-effort tenants, if they have time.
 fn beside_others(member: &Member, view: &View<'_>) -> Option<Room> {
-    room(member, view, BESIDE_OTHERS).filter(|_| !member.strained)
+    room(member, view, BESIDE_OTHERS, member.rhythm.wider).filter(|_| !member.strained)
 }
 
 /// What tokens leave.
@@ -255,15 +270,15 @@ struct Room {
 }
 
 /// The narrowest front on which tokens keep to their objective, and take no longer than so many thousandths of what they take on
-/// all SMs, with others on the rest.
+/// all SMs, with others on the rest; wider by so many splits, if there are as many.
 #[inline(never)]
-fn room(member: &Member, view: &View<'_>, most: u64) -> Option<Room> {
+fn room(member: &Member, view: &View<'_>, most: u64, wider: u8) -> Option<Room> {
     let pace_ns = Some(member.rhythm.pace_ns).filter(|pace_ns| *pace_ns != 0)?;
     // What the host takes between two tokens is the token's too.
     let host_ns = member.rhythm.soon_ns.min(LONGEST_HOST_NS);
     let most_ns = part(member.tpot_ns?, KEEPS).saturating_sub(host_ns).min(part(pace_ns, most));
     let mut spare = view.splits().iter().map(|front| most_ns.checked_sub(on_front(pace_ns, *front, view.width)));
-    let split = spare.clone().position(|spare_ns| spare_ns.is_some())?;
+    let split = spare.clone().position(|spare_ns| spare_ns.is_some())?.saturating_add(wider.into());
     Some(Room { split, spare_ns: spare.nth(split)?? })
 }
 

@@ -10,11 +10,13 @@
 
 mod exploring;
 mod giving_way;
+mod member;
 mod passed;
 mod vigil;
 
 use exploring::EXPLORING;
 pub(crate) use giving_way::{begun_since, gives_way_to, must_give_way};
+use member::{member, policy_class};
 pub(crate) use passed::Passed;
 
 use crate::coroutine::Coroutine;
@@ -29,14 +31,12 @@ use core::cell::RefCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use detshare_board::{
-    Class, Entry, Epoch, Noted, Objective, Outlook, SLOTS, SlotState, SplitLadder, Step, TenantView, Watch, clock,
-    wait_spinning,
+    Class, Entry, Epoch, Noted, SLOTS, SlotState, SplitLadder, TenantView, Watch, clock, wait_spinning,
 };
 use detshare_policy::account::Share;
 use detshare_policy::phase::Phase;
-use detshare_policy::{
-    Decision, Dial, Lane, Launch, Member, Reason, Rhythm, Until, Verdict, View, at_ease, decide, policy,
-};
+use detshare_policy::stall::{self, Launches};
+use detshare_policy::{Decision, Dial, Lane, Launch, Member, Reason, Until, Verdict, View, at_ease, decide, policy};
 
 /// How long a hold sleeps at most before it looks again: at its own work, whose end others may be waiting for, and whether
 /// there still is a daemon. Whoever sleeps so lightly is also woken faster than from a deep sleep.
@@ -57,6 +57,8 @@ struct Said {
     others: Vec<(usize, Entry)>,
     /// As the policy sees them; filled anew for each decision.
     members: Vec<Member>,
+    /// What this thread has seen of the launches in steps that last for long, by slot.
+    launches: [Launches; SLOTS],
     /// Whether the policy wants to know what a launch will take: it does if somebody is to be kept from harm.
     foresees: bool,
     /// Whether it wants to know what latency tenants are about to do.
@@ -420,6 +422,7 @@ impl Said {
             entry: Entry::new(Class::BestEffort),
             others: Vec::new(),
             members: Vec::new(),
+            launches: [Launches::UNSEEN; SLOTS],
             foresees: false,
             looks_ahead: false,
             at_ease: Lane::Full,
@@ -536,8 +539,13 @@ impl Said {
         for (slot, entry) in &self.others {
             let view = &membership.others[*slot];
             let outlook = self.looks_ahead.then(|| view.outlook(now_ns));
-            let slot = u8::try_from(*slot).unwrap_or(0);
-            self.members.push(member(slot, entry, view.step(), view.is_holding(), outlook));
+            let number = u8::try_from(*slot).unwrap_or(0);
+            let mut member = member(number, entry, view.step(), view.is_holding(), outlook);
+            // Of other steps it does not matter: this word is on a line that its owner writes with each launch.
+            if member.busy && now_ns.saturating_sub(member.rhythm.begun_ns) > stall::LEAST_NS {
+                member.rhythm.launched_ns = self.launches[*slot].seen(view.launched(), now_ns);
+            }
+            self.members.push(member);
         }
     }
 
@@ -554,9 +562,12 @@ impl Said {
     ) -> Verdict {
         let mut own = membership.page.outlook(now_ns);
         own.phase = phase.map_or(own.phase, Phase::number);
+        let mut me = member(self.slot, &self.entry, membership.page.step(), false, Some(own));
+        // Who launches does not stand still, however long its step lasts.
+        me.rhythm.launched_ns = now_ns;
         let view = View {
             now_ns,
-            me: member(self.slot, &self.entry, membership.page.step(), false, Some(own)),
+            me,
             others: &self.members,
             ladder: self.entry.ladder.widths(),
             width: membership.width,
@@ -584,37 +595,6 @@ impl Asked {
             return 0;
         }
         self.logical.lock().flight.all_ns(now)
-    }
-}
-
-fn rhythm(outlook: &Outlook) -> Rhythm {
-    let Outlook { due: due_ns, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, .. } = *outlook;
-    let Outlook { begun: begun_ns, prompt: prompt_since_ns, ended: ended_ns, soon_ns, long_ns, .. } = *outlook;
-    let phase = Phase::from_number(phase);
-    let pauses = Rhythm { ended_ns, soon_ns, long_ns, ..Rhythm::UNKNOWN };
-    Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, begun_ns, prompt_since_ns, ..pauses }
-}
-
-fn policy_class(class: Class) -> detshare_policy::Class {
-    match class {
-        Class::Latency => detshare_policy::Class::Latency,
-        Class::BestEffort => detshare_policy::Class::BestEffort,
-    }
-}
-
-/// A tenant as the policy sees it. Without an outlook nothing is known of what it will do.
-fn member(slot: u8, entry: &Entry, step: Step, waiting: bool, outlook: Option<Outlook>) -> Member {
-    let Objective { ttft_ns, tpot_ns, .. } = entry.objective;
-    Member {
-        slot,
-        class: policy_class(entry.class),
-        weight: entry.weight,
-        busy: step.is_busy(),
-        waiting,
-        rhythm: outlook.as_ref().map_or(Rhythm::UNKNOWN, rhythm),
-        ttft_ns,
-        tpot_ns,
-        strained: outlook.is_some_and(|outlook| outlook.strained),
     }
 }
 

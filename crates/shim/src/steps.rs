@@ -29,7 +29,7 @@ use detshare_cuda::types::{CUevent, CUresult, CUstream};
 use detshare_policy::ahead::Ahead;
 use detshare_policy::objective::{Keeper, OBJECTIVES, Objectives};
 use detshare_policy::phase::{Made, Phase, Phases};
-use detshare_policy::rhythm::{Learner, Work};
+use detshare_policy::rhythm::{Learner, NEARLY_ALL, Work};
 use detshare_policy::{Rhythm, TURN_NS};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
@@ -300,9 +300,11 @@ fn judge(membership: &Membership, step: (u64, u64), phase: Phase, phases: &Phase
     let wanted = WANTED.each_ref().map(|place| Some(place.load(Ordering::Relaxed)).filter(|ns| *ns != 0));
     let [p99_ns, ttft_ns, tpot_ns] = wanted;
     let mut keeper = KEEPER.lock().unwrap_or_else(PoisonError::into_inner);
+    keeper.ran_on_front(is_on_front(membership));
     let kept = keeper.ended(step, phase, phases.pace_ns(), &Objectives { p99_ns, ttft_ns, tpot_ns });
     // What it missed of objectives that it had a moment ago is of no interest.
     membership.page.note_objectives(kept, wanted != [None; OBJECTIVES] && keeper.is_strained(step.1));
+    membership.page.set_wider(keeper.wider());
     membership.page.set_prompt(keeper.prompt_since_ns().filter(|_| phases.has_both()).unwrap_or(0));
 }
 
@@ -333,6 +335,12 @@ fn finish(membership: &Membership, upto: u64, now: u64) -> bool {
 fn part_of_all(membership: &Membership) -> u32 {
     let (width, all) = (membership.page.lane_width(), membership.width.max(1));
     if width == 0 { Rhythm::ALL } else { width.min(all).saturating_mul(Rhythm::ALL) / all }
+}
+
+/// Whether the last launch was on the front of a split that leaves others anything.
+fn is_on_front(membership: &Membership) -> bool {
+    // Lanes are `full`, and front and rest of each split in turn.
+    membership.page.lane() % 2 == 1 && part_of_all(membership) < NEARLY_ALL
 }
 
 fn learner() -> MutexGuard<'static, Learner> {

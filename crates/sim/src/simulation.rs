@@ -128,7 +128,7 @@ impl<'a> Simulation<'a> {
         tenant.set_busy(self.now_ns);
         if tenant.class == Class::Latency {
             let model = &self.models[kernel];
-            tenant.launches(kernel, model.lasts_ns, model.lasts_on(lane.end - lane.start));
+            tenant.launches(kernel, model.lasts_ns, model.lasts_on(lane.end - lane.start), self.now_ns);
         }
         if tenant.class == Class::BestEffort && self.policy.is_some_and(|(_, foresees)| foresees) {
             let width = lane.end - lane.start;

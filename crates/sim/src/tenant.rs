@@ -79,6 +79,7 @@ pub(crate) struct Tenant<'a> {
     pub(crate) server: Option<Server<'a>>,
     /// The lane of the last launch.
     pub(crate) lane: Sms,
+    is_on_front: bool,
     // What others see.
     busy: bool,
     changed_ns: u64,
@@ -129,6 +130,7 @@ impl<'a> Tenant<'a> {
             },
             server: trace.server.as_ref().map(Server::new),
             lane: 0..0,
+            is_on_front: false,
             busy: false,
             changed_ns: 0,
             learner: Learner::new(),
@@ -236,6 +238,7 @@ impl<'a> Tenant<'a> {
 
     /// It has learned how many of so many SMs its step had.
     pub(crate) fn ran_on(&mut self, all: u32) {
+        self.is_on_front = self.lane.start == 0 && self.lane.end < all;
         self.learner.ran_on((self.lane.end - self.lane.start).saturating_mul(Rhythm::ALL) / all.max(1));
     }
 
@@ -252,19 +255,22 @@ impl<'a> Tenant<'a> {
             self.launches_of_step = 0;
             let (begun_ns, phase) = (self.rhythm.begun_ns, self.published(phase));
             let wanted = Objectives { p99_ns: None, ttft_ns: self.trace.ttft_ns, tpot_ns: self.trace.tpot_ns };
+            self.keeper.ran_on_front(self.is_on_front);
             self.keeper.ended((begun_ns, now_ns), phase, self.phases.pace_ns(), &wanted);
             self.strained = self.keeper.is_strained(now_ns);
             let (pace_ns, prompt_since_ns) = (self.phases.pace_ns(), self.keeper.prompt_since_ns());
-            self.rhythm = Rhythm { begun_ns, phase, pace_ns, prompt_since_ns, ..rhythm };
+            let wider = self.keeper.wider();
+            self.rhythm = Rhythm { begun_ns, phase, pace_ns, prompt_since_ns, wider, ..rhythm };
         }
     }
 
     /// A latency tenant launches something: it is part of what the step has to do, which tells what it is.
-    pub(crate) fn launches(&mut self, kernel: usize, all_ns: u64, ran_ns: u64) {
+    pub(crate) fn launches(&mut self, kernel: usize, all_ns: u64, ran_ns: u64, now_ns: u64) {
         self.work.add(all_ns, ran_ns);
         self.launches_of_step += 1;
         let phase = self.phases.launched(u64::try_from(kernel).unwrap_or(0), all_ns);
         self.rhythm.phase = self.published(phase);
+        self.rhythm.launched_ns = now_ns;
     }
 
     /// Others are told what steps are of one whose steps are of two kinds.

@@ -94,6 +94,11 @@ fn for_people(explanation: &Explanation) -> String {
     if tenant.doubts {
         text.push_str("doubted: it has published what cannot be; something sensible was taken instead\n");
     }
+    if ps::is_stalled(tenant) {
+        text.push_str(
+            "stalled: its step stands still for far longer than steps last; nobody makes way for it until it goes on\n",
+        );
+    }
     if tenant.strained {
         let missed = ps::objectives(tenant);
         text.push_str(&format!("misses its objectives ({missed}): others make way, by class and weight\n"));

@@ -114,8 +114,14 @@ fn doing(tenant: &Tenant) -> String {
     let phase = tenant.phase.as_deref().filter(|_| State::of(tenant) == State::Busy);
     let doing = table::harmless(phase.unwrap_or_else(|| State::of(tenant).name()));
     let quarantined = tenant.quarantined.then(|| "quarantined".to_string());
+    let stalled = is_stalled(tenant).then(|| "stalled".to_string());
     let stray = is_stray(tenant).then(|| "no MPS client".to_string());
-    [Some(doing), quarantined, stray].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    [Some(doing), quarantined, stalled, stray].into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// Whether it does nothing in the middle of a step.
+pub(crate) fn is_stalled(tenant: &Tenant) -> bool {
+    tenant.stalled && State::of(tenant) == State::Busy
 }
 
 /// Whether it shares the GPU by slices of time with all others, although the daemon has an MPS for it.
@@ -193,6 +199,7 @@ fn for_programs(tenants: &[Tenant]) -> String {
         "missed_ttft",
         "missed_tpot",
         "strained",
+        "stalled",
         "doubts",
     ];
     let number = |number: Option<u64>| number.map_or(String::new(), |number| number.to_string());
@@ -239,6 +246,7 @@ fn for_programs(tenants: &[Tenant]) -> String {
             part(tenant.missed.ttft),
             part(tenant.missed.tpot),
             tenant.strained.to_string(),
+            tenant.stalled.to_string(),
             tenant.doubts.to_string(),
         ]
     };
@@ -287,6 +295,7 @@ pub(crate) mod tests {
             quarantined: false,
             missed: Missed::default(),
             strained: false,
+            stalled: false,
             doubts: false,
         }
     }
@@ -322,6 +331,12 @@ serve    7  latency  busy   front16     12.0  1.23 ms  2.00 ms       12.3k     0
         let decoding = Tenant { phase: Some("decode".to_string()), ..tenant("serve", 7, Class::Latency) };
         assert!(for_people(std::slice::from_ref(&decoding)).contains(" decode  front16 "));
         assert!(for_people(&[Tenant { busy: false, ..decoding }]).contains(" idle "));
+    }
+
+    #[test]
+    fn who_stands_still_is_marked() {
+        let tenant = Tenant { stalled: true, phase: Some("decode".to_string()), ..tenant("serve", 7, Class::Latency) };
+        assert!(for_people(std::slice::from_ref(&tenant)).contains(" decode, stalled  front16 "));
     }
 
     #[test]

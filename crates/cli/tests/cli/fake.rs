@@ -171,6 +171,7 @@ pub(crate) fn tenants() -> Vec<Tenant> {
         quarantined: false,
         missed: Missed::default(),
         strained: false,
+        stalled: false,
         doubts: false,
     };
     let train = Tenant {

@@ -334,7 +334,9 @@ fn a_server_that_stalls_holds_nobody_up() {
     assert_eq!(training.go_on().said(), *TRAINED);
     assert_eq!(other.tokens(), *OTHER_TOKENS);
     assert_eq!(stalled.process.state(), Some('T'));
+    until("it is seen to stand still", || house.tenant("stalled").is_some_and(|tenant| tenant.stalled));
     stalled.go_on();
+    until("it is seen to go on", || house.tenant("stalled").is_none_or(|tenant| !tenant.stalled));
     assert_eq!(stalled.tokens(), *TOKENS);
 }
 

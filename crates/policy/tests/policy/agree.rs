@@ -50,7 +50,8 @@ fn rhythm(now_ns: u64) -> impl Strategy<Value = Rhythm> {
         )| {
             let (begun_ns, ended_ns) = (now_ns - begun, now_ns - ended);
             let prompt_since_ns = prompt.map(|ago| now_ns - ago);
-            let pauses = Rhythm { ended_ns, soon_ns, long_ns, prompt_since_ns, ..Rhythm::UNKNOWN };
+            let wider = u8::try_from(needs % 4).unwrap_or(0);
+            let pauses = Rhythm { ended_ns, soon_ns, long_ns, prompt_since_ns, wider, ..Rhythm::UNKNOWN };
             Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns, begun_ns, ..pauses }
         },
     )
@@ -157,6 +158,14 @@ pub(crate) fn sms(lane: Lane) -> core::ops::Range<u32> {
         Lane::Full => 0..WIDTH,
         Lane::Front { split } => 0..LADDER[split],
         Lane::Rest { split } => LADDER[split]..WIDTH,
+    }
+}
+
+/// Whether it is the same, whoever else may wake it.
+fn is_as(one: Decision, other: Decision) -> bool {
+    match (one, other) {
+        (Decision::Hold(one), Decision::Hold(other)) => one.at_ns == other.at_ns,
+        _ => one == other,
     }
 }
 
@@ -322,6 +331,28 @@ proptest! {
     }
 
     #[test]
+    fn beside_a_step_that_stands_still_it_is_as_if_there_were_none(
+        (mut moment, launch) in close_moment(), urgent in any::<bool>(), still_ns in 0..20_000 * MS,
+    ) {
+        moment.now_ns += 100_000 * MS;
+        if urgent { moment.me.class = Class::Latency }
+        let mut idle = moment.clone();
+        for (stands, idle) in moment.others.iter_mut().zip(&mut idle.others).step_by(2) {
+            let rhythm = &mut stands.rhythm;
+            rhythm.begun_ns = moment.now_ns - 5_001 * MS - still_ns - rhythm.lasts_ns * 100;
+            rhythm.ended_ns = rhythm.ended_ns.min(rhythm.begun_ns);
+            idle.rhythm = *rhythm;
+            (stands.class, stands.busy) = (Class::Latency, true);
+            (idle.class, idle.busy, idle.waiting, idle.strained) = (Class::Latency, false, false, false);
+        }
+        for policy in ["slo-aware", "tpot-first"].map(numbered) {
+            let verdict = decide(policy, &launch, &moment.view());
+            let expected = decide(policy, &launch, &idle.view());
+            prop_assert!(is_as(verdict.decision, expected.decision), "{:?} {:?}", verdict, expected);
+        }
+    }
+
+    #[test]
     fn whoever_is_below_its_least_share_runs(mut moment in moment(), launch in launch()) {
         moment.share = moment.share.min(299);
         moment.least_share = moment.share + 1;
@@ -377,7 +408,8 @@ fn wild_member() -> impl Strategy<Value = Member> {
         |(due_ns, spread_ns, gap_ns, lasts_ns, needs)| {
             let phase = Phase::from_number(u8::try_from(needs % 3).unwrap_or(0));
             let pauses = Rhythm { ended_ns: lasts_ns, soon_ns: spread_ns, long_ns: gap_ns, ..Rhythm::UNKNOWN };
-            let pauses = Rhythm { prompt_since_ns: due_ns, ..pauses };
+            let wider = u8::try_from(needs % 256).unwrap_or(0);
+            let pauses = Rhythm { prompt_since_ns: due_ns, launched_ns: spread_ns, wider, ..pauses };
             Rhythm { due_ns, spread_ns, gap_ns, lasts_ns, needs, phase, pace_ns: gap_ns, begun_ns: lasts_ns, ..pauses }
         },
     );

@@ -342,6 +342,44 @@ fn what_others_may_have_in_flight_has_to_be_over_too() {
     assert_eq!(longest(&[server]), longest(&[server, Member { busy: false, ..rival }]));
 }
 
+/// A server that was stopped in the middle of a step, as others see it so many milliseconds after that began.
+fn stopped(slot: u8, after_ms: u64, phase: Phase, lasts_ns: u64) -> (u64, Member) {
+    const BEGUN: u64 = 1_000 * MS;
+    let rhythm =
+        Rhythm { begun_ns: BEGUN, ended_ns: BEGUN - 5 * MS, lasts_ns, phase, pace_ns: 4 * MS, ..Rhythm::UNKNOWN };
+    (BEGUN + after_ms * MS, Member { slot, rhythm, tpot_ns: Some(20 * MS), weight: 200, strained: true, ..SERVER })
+}
+
+/// Nobody would have anything of the GPU but its least share, for as long as the process is not continued.
+#[test]
+fn a_step_that_stands_still_is_made_way_for_no_longer() {
+    let say = |policy, me, (now_ns, stopped): (u64, Member)| {
+        let verdict = decide(
+            numbered(policy),
+            &Launch { lasts_ns: Some(300_000), ..Launch::UNKNOWN },
+            &seen(now_ns, me, &[stopped]),
+        );
+        (verdict.decision, verdict.reason)
+    };
+    let all = |reason| (Decision::Run(Lane::Full), reason);
+    let other = Member { slot: 3, rhythm: Rhythm { phase: Phase::Prefill, ..Rhythm::UNKNOWN }, ..SERVER };
+    for policy in ["slo-aware", "tpot-first"] {
+        for phase in [Phase::Unknown, Phase::Decode, Phase::Prefill] {
+            let [before, after] = [5_000, 5_001].map(|ms| stopped(1, ms, phase, 10 * MS));
+            assert!(matches!(say(policy, TRAINING, before).0, Decision::Hold(_)), "{policy} {phase:?}");
+            assert_eq!(say(policy, TRAINING, after), all(Reason::Stalled), "{policy} {phase:?}");
+            assert_eq!(say(policy, other, before).1, Reason::Yields);
+            assert_eq!(say(policy, other, after), all(Reason::Urgent), "{policy} {phase:?}");
+            // It goes on launching, or its steps last for seconds.
+            let launched = Rhythm { launched_ns: after.0 - 1_000 * MS, ..after.1.rhythm };
+            let goes_on = (after.0, Member { rhythm: launched, ..after.1 });
+            assert!(matches!(say(policy, TRAINING, goes_on).0, Decision::Hold(_)), "{policy} {phase:?}");
+            let slow = stopped(1, 60_000, phase, 1_000 * MS);
+            assert!(matches!(say(policy, TRAINING, slow).0, Decision::Hold(_)), "{policy} {phase:?}");
+        }
+    }
+}
+
 #[test]
 fn an_unknown_policy_holds_nobody() {
     let me = Member { waiting: true, ..TRAINING };

@@ -138,6 +138,49 @@ fn a_prompt_that_was_answered_long_ago_keeps_nobody_off() {
     assert_eq!((beside.decision, beside.reason), (Decision::Run(Lane::Rest { split: 3 }), Reason::Beside));
 }
 
+/// Tokens that miss their objective have half of the SMs at least, and whoever reads a prompt beside them the other half at most.
+#[test]
+fn tokens_that_are_late_too_often_are_not_on_the_narrowest_front_beside_a_prompt() {
+    let rhythm = Rhythm { phase: Phase::Prefill, begun_ns: NOW - MS, ..Rhythm::UNKNOWN };
+    let prefill = Member { slot: 2, rhythm, ttft_ns: Some(1_000 * MS), ..SERVER };
+    for (strained, tpot_ns, split) in [(false, 20 * MS, 1), (true, 20 * MS, 3), (true, 7 * MS, 4), (true, MS, 3)] {
+        let rhythm = Rhythm { wider: 1, ..DECODING.rhythm };
+        let tokens = Member { rhythm, strained, tpot_ns: Some(tpot_ns), ..DECODING };
+        let beside = said(&Launch::UNKNOWN, &seen(NOW, tokens, &[prefill])).decision;
+        assert_eq!(beside, Decision::Run(Lane::Front { split }), "{strained} {tpot_ns}");
+        let beside = said(&Launch::UNKNOWN, &seen(NOW, prefill, &[tokens])).decision;
+        assert_eq!(beside, Decision::Run(Lane::Rest { split }), "{strained} {tpot_ns}");
+    }
+    // Both miss theirs: neither makes more way than before.
+    let rhythm = Rhythm { wider: 1, ..DECODING.rhythm };
+    let (tokens, prefill) = (Member { rhythm, strained: true, ..DECODING }, Member { strained: true, ..prefill });
+    let lanes = [(tokens, prefill), (prefill, tokens)]
+        .map(|(me, other)| said(&Launch::UNKNOWN, &seen(NOW, me, &[other])).decision);
+    assert_eq!(lanes, [Lane::Front { split: 1 }, Lane::Rest { split: 1 }].map(Decision::Run));
+}
+
+/// Whoever has no objective for the first token has no prompt that is late by it, and may miss another one for being on the rest.
+#[test]
+fn who_misses_its_objectives_and_has_none_for_the_first_token_is_not_kept_on_the_rest() {
+    let pending = Rhythm { prompt_since_ns: Some(NOW - 5 * MS), pace_ns: 4 * MS, ..DECODING.rhythm };
+    let of = |phase, strained, ttft_ns| {
+        let reads = Member { slot: 2, rhythm: Rhythm { phase, ..pending }, strained, ttft_ns, ..SERVER };
+        [(reads, DECODING), (DECODING, reads)]
+            .map(|(me, other)| said(&Launch::UNKNOWN, &seen(NOW, me, &[other])).decision)
+    };
+    let beside = [Decision::Run(Lane::Rest { split: 1 }), Decision::Run(Lane::Front { split: 1 })];
+    for phase in [Phase::Prefill, Phase::Decode] {
+        assert_eq!(of(phase, true, None), [Decision::Run(Lane::Full); 2], "{phase:?}");
+        assert_eq!(of(phase, false, None)[0], beside[0], "{phase:?}");
+        assert_eq!(
+            of(phase, true, Some(1_000 * MS))[0],
+            beside[0],
+            "{phase:?}: its prompt is late when its time is over"
+        );
+    }
+    assert_eq!(of(Phase::Prefill, false, None), beside);
+}
+
 /// A token that others make room for is no prompt, and never late as one.
 #[test]
 fn tokens_are_not_judged_by_the_time_to_the_first() {
@@ -165,6 +208,23 @@ fn tokens_have_as_few_sms_as_they_can_do_with_and_training_the_rest() {
     assert_eq!(beside(slow_host).decision, Decision::Run(Lane::Rest { split: 4 }));
     let idle = Member { busy: false, ..TRAINING };
     assert_eq!(said(&Launch::UNKNOWN, &seen(NOW, DECODING, &[idle])).decision, Decision::Run(Lane::Full));
+}
+
+/// What was predicted of them was wrong: they have more SMs, and the training fewer, until none are left for it.
+#[test]
+fn tokens_that_were_late_on_their_front_have_a_wider_one() {
+    let of = |wider| {
+        let server = Member { rhythm: Rhythm { wider, ..DECODING.rhythm }, ..DECODING };
+        [(TRAINING, server), (server, TRAINING)].map(|(me, other)| said(&COMPUTE, &seen(NOW, me, &[other])))
+    };
+    for (wider, split) in [(0, 3), (1, 4)] {
+        let lanes = [Lane::Rest { split }, Lane::Front { split }].map(Decision::Run);
+        assert_eq!(of(wider).map(|verdict| verdict.decision), lanes, "{wider}");
+    }
+    for wider in [2, u8::MAX] {
+        let [training, tokens] = of(wider);
+        assert_eq!((training.reason, tokens.decision), (Reason::Busy, Decision::Run(Lane::Full)), "{wider}");
+    }
 }
 
 #[test]

@@ -172,6 +172,7 @@ fn mark(tenant: &Tenant) -> (&'static str, Color) {
     match State::of(tenant) {
         State::Paused => ("‖", Color::Yellow),
         State::Holding => ("◐", Color::Magenta),
+        State::Busy if tenant.stalled => ("■", Color::Red),
         State::Busy if tenant.strained => ("▲", Color::Red),
         State::Busy => ("●", Color::Green),
         State::Idle => ("·", Color::Reset),
