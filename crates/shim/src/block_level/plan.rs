@@ -29,7 +29,7 @@ static PLANS: Handles<Plan> = Handles::new();
 /// Kernels and shapes that have a plan; others run as they are.
 const MOST: u64 = 8_192;
 static MADE: AtomicU64 = AtomicU64::new(0);
-/// One launch in so many is measured, once a version is chosen.
+/// One launch in so many is measured, once a version is chosen; and people are told of so many.
 const RARELY: u32 = 32;
 
 /// One kernel in one shape.
@@ -161,6 +161,9 @@ impl Plan {
         let measured = core::array::from_fn(|number| self.as_of(number, now));
         let (number, because) = choose(&extent, &measured, limit, now);
         let count = self.launches.fetch_add(1, Ordering::Relaxed);
+        if count.is_multiple_of(RARELY) {
+            report::changed();
+        }
         let version = VERSIONS[number];
         // Of one that was never measured nothing better is known than that it takes no less than the original.
         let at_least =
