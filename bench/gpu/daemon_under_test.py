@@ -119,8 +119,9 @@ class DetShare:
         # In one go: the daemon may look at any time.
         draft = self.config.with_suffix(".draft")
         lines = [f'policy = "{one.policy}"', f'isolation = "{isolation}"']
-        if one.turnaround:
-            lines += ["[classes.best-effort]", f'turnaround = "{one.turnaround}"']
+        # Others than `Wanted` have no wish.
+        if turnaround := getattr(one, "turnaround", None):
+            lines += ["[classes.best-effort]", f'turnaround = "{turnaround}"']
         draft.write_text("\n".join(lines) + "\n")
         draft.rename(self.config)
 
