@@ -143,6 +143,10 @@ pub(crate) fn accepts_versions(compilers: &Compilers) -> Result<()> {
     Ok(())
 }
 
+/// With so many an SM is full of threads.
+const FEW: u32 = 32;
+const ONE_IN: usize = 8;
+
 /// Compiles versions as the shim does, for the architecture for which registers are counted; returns how many there are.
 fn keeps_limits(
     compilers: &Compilers,
@@ -151,13 +155,17 @@ fn keeps_limits(
     registers: &BTreeMap<String, BTreeMap<String, u32>>,
 ) -> Result<usize> {
     let (mut jobs, mut limits) = (Vec::new(), BTreeMap::new());
-    for (name, kernels) in kernels {
+    for (number, (name, kernels)) in kernels.iter().enumerate() {
         let Some(counted) = registers.get(name) else { continue };
         let mut most: Vec<Limit> = kernels.iter().flat_map(|kernel| limits_of(kernel, counted)).collect();
         let text = limit_registers(&std::fs::read_to_string(out.join(name))?, &most)?;
         // Those that call functions have none.
         let limited = parse(&text)?;
         most.retain(|(kernel, _)| has_limit(&limited, kernel));
+        // Of modules in which all have few one in so many is enough.
+        if most.iter().all(|(_, most)| *most == FEW) && !number.is_multiple_of(ONE_IN) {
+            continue;
+        }
         let module = out.join(format!("limited-{name}"));
         std::fs::write(&module, text)?;
         let (architecture, toolkit) = (COUNTED.to_string(), Toolkit::New);
@@ -192,7 +200,6 @@ fn has_limit(module: &Module, kernel: &str) -> bool {
 /// As the shim has it: as many of its blocks are to fit on an SM as of the original's.
 fn limits_of(kernel: &Kernel, counted: &BTreeMap<String, u32>) -> Vec<Limit> {
     const PORTION: u32 = 8;
-    const FEW: u32 = 32;
     let Some(original) = counted.get(&kernel.name) else { return Vec::new() };
     let most = original.next_multiple_of(PORTION).max(FEW);
     let versions = [&kernel.sliced, &kernel.preemptible].into_iter().filter_map(|version| version.as_ref().ok());
