@@ -168,7 +168,7 @@ fn told_apart(membership: &Membership, finished: u64) {
     drop(ahead);
     if let Some((upto, made)) = over {
         let now = clock::now();
-        ended(membership, &mut phases, made, (upto, now));
+        ended(membership, &mut phases, made, upto, (BEGUN.load(Ordering::Relaxed), now));
         if runs != Phase::Unknown {
             publish(membership, &phases, runs);
         }
@@ -178,9 +178,8 @@ fn told_apart(membership: &Membership, finished: u64) {
     }
 }
 
-/// A step is over, which was up to the launch of that number, at that time.
-fn ended(membership: &Membership, phases: &mut Phases, made: Made, (upto, now): (u64, u64)) {
-    let begun = BEGUN.load(Ordering::Relaxed);
+/// A step is over, which was up to the launch of that number, and began and ended then.
+fn ended(membership: &Membership, phases: &mut Phases, made: Made, upto: u64, (begun, now): (u64, u64)) {
     let lasts = now.saturating_sub(begun);
     membership.page.note_step(lasts);
     let launches = upto.saturating_sub(BEFORE.swap(upto, Ordering::Relaxed));
@@ -268,6 +267,8 @@ fn look_after(done: Option<Subject>) {
     // Whoever is looking will see the same.
     let Ok(_looking) = LOOKING.try_lock() else { return };
     let upto = membership.page.launched();
+    // Once it is over the next one may begin.
+    let begun = BEGUN.load(Ordering::Relaxed);
     let is_over = UNFINISHED.retain(|logical| !has_left(logical, done));
     let now = clock::now();
     if is_over && finish(membership, upto, now) {
@@ -276,7 +277,7 @@ fn look_after(done: Option<Subject>) {
         let made = AHEAD.lock().unwrap_or_else(PoisonError::into_inner).rest(&behind);
         // What was waited for by an event is over already; of a step that had nothing else there is nothing to tell.
         if upto > BEFORE.load(Ordering::Relaxed) {
-            ended(membership, &mut phases, made, (upto, now));
+            ended(membership, &mut phases, made, upto, (begun, now));
         }
         drop(phases);
         if block_level::is_pending() {

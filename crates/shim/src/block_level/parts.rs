@@ -35,6 +35,7 @@ use detshare_board::clock;
 use detshare_cuda::types::{CUfunction, CUresult, CUstream};
 use detshare_policy::block_level::Version;
 use detshare_ptx::block_level::{Division, Slice};
+use std::sync::MutexGuard;
 
 /// After a wait in vain for what is before it the next so many launches in that stream do not wait.
 const IMPATIENT: u32 = 64;
@@ -141,9 +142,17 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Takes the stream for all parts. None if what is before them goes on. Each part passes the gate after that: what is decided
-    /// while somebody waits is not true any more.
-    pub(super) fn begin(&self, conduct: &Conduct<'_>) -> Option<Occupied> {
+    /// The first part may be put in, and the stream is taken for all of them. It passes the gate when the stream is free: what was decided
+    /// while somebody waits would not be true any more. None if what is before it goes on, or a capture has begun meanwhile.
+    pub(super) fn first(&self, conduct: &Conduct<'_>) -> Option<(PartPassed, MutexGuard<'static, State>, Occupied)> {
+        let occupied = self.begin(conduct)?;
+        let passed = self.pass(conduct, false);
+        let state = self.request.logical.lock();
+        if bind::capturing() { None } else { Some((passed, state, occupied)) }
+    }
+
+    /// Takes the stream for all parts. None if what is before them goes on.
+    fn begin(&self, conduct: &Conduct<'_>) -> Option<Occupied> {
         let started = clock::now();
         loop {
             let mut state = self.request.logical.begin();
@@ -220,9 +229,7 @@ impl<'a> Job<'a> {
         let [end, start, other] = control.events();
         let ends = [end, other];
         let _relaxed = Relaxed::new();
-        let _occupied = self.begin(conduct)?;
-        let mut lane = self.pass(conduct, false).lane;
-        let mut state = self.request.logical.lock();
+        let (PartPassed { mut lane, .. }, mut state, _occupied) = self.first(conduct)?;
         let (mut first, mut number, mut has_waited) = (0, 0, true);
         let (mut held, mut share) = (Duration::ZERO, 0.0);
         loop {

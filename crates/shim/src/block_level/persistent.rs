@@ -74,9 +74,7 @@ impl Job<'_> {
             division: Division::of(self.request.shape.grid),
         };
         let _relaxed = Relaxed::new();
-        let _occupied = self.begin(conduct)?;
-        let mut passed = self.pass(conduct, false);
-        let mut state = self.request.logical.lock();
+        let (mut passed, mut state, _occupied) = self.first(conduct)?;
         let (mut is_first, mut stops, mut took) = (true, 0, Some(Duration::ZERO));
         let (mut reached, mut has_advanced) = (0, true);
         loop {
